@@ -211,6 +211,9 @@ void handoff_after_fork(void);
 /* renounce.c: this process is about to give up authority; it leaves the memory that it
  * has from the process that forked it. */
 void file_renounce(void);
+/* A fork is about to make a child in a user namespace of its own, which starts as
+ * somebody else: what is in shared memory goes back to the kernel before that. */
+void file_before_stranger(void);
 bool file_may_renounce(void); /* is there any? */
 /* leave.c: give every connection back to the kernel and forget all files, because from now
  * on osf may make no system call of its own in this process. */

@@ -115,12 +115,15 @@ static bool renounce(struct file *f, int fd)
 	return true;
 }
 
-static void walk(void (*each)(struct file *f, int fd))
+static bool is_sock(const struct file *f) { return f->kind == FILE_SOCK; }
+
+static void walk(bool (*is_meant)(const struct file *f),
+		 void (*each)(struct file *f, int fd))
 {
 	for (int fd = file_next(0); fd >= 0; fd = file_next(fd + 1)) {
 		struct file *f = file_get_any(fd);
 
-		if (f && is_inherited(f))
+		if (f && is_meant(f))
 			each(f, fd);
 		if (f)
 			file_put(f);
@@ -157,10 +160,10 @@ void file_renounce(void)
 	if (!arena_inherits() || file_has_left())
 		return;
 	hold_reap();
-	walk(give_back);
+	walk(is_inherited, give_back);
 	is_all_done = is_only_thread() && !unwind_top;
 	if (is_all_done)
-		walk(renounce_one);
+		walk(is_inherited, renounce_one);
 	if (is_all_done) {
 		hold_forget_all_but(arena_has);
 		arena_drop_inherited();
@@ -168,5 +171,15 @@ void file_renounce(void)
 		log_info("memory of the parent's stays mapped: a call is in "
 			 "flight");
 	}
+	errno = saved;
+}
+
+/* The child could not ask its peers any more where the streams are. */
+void file_before_stranger(void)
+{
+	int saved = errno;
+
+	if (!file_has_left())
+		walk(is_sock, give_back);
 	errno = saved;
 }

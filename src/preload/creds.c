@@ -3,6 +3,7 @@
  * preload/creds.c - the calls by which a process gives up authority, or gets another's
  *
  *     setuid(), setgroups(), capset(), unshare(), ...   ->  file/renounce.c, then libc
+ *     prctl(PR_CAPBSET_DROP) and the like               ->  the same
  *     prctl(PR_SET_SECCOMP), seccomp()                  ->  file/leave.c, then libc
  *
  * A process that was forked leaves the memory of its parent before it is somebody else.
@@ -98,6 +99,21 @@ static void before_setns(int fd, int type)
 		file_renounce();
 }
 
+/* Does it change what capabilities the process or its next program may have? */
+static bool is_about_caps(long option, unsigned long arg)
+{
+	switch (option) {
+	case PR_CAPBSET_DROP:
+		return libc.prctl(PR_CAPBSET_READ, arg, 0, 0, 0) == 1;
+	case PR_SET_SECUREBITS:
+		return libc.prctl(PR_GET_SECUREBITS, 0, 0, 0, 0) != (int)arg;
+	case PR_CAP_AMBIENT:
+		return arg != PR_CAP_AMBIENT_IS_SET;
+	default:
+		return false;
+	}
+}
+
 /* The kernel refuses a filter without a program.  Some programs ask in this way
  * whether the kernel knows filters. */
 static void before_prctl(long option, unsigned long a, unsigned long b)
@@ -106,6 +122,8 @@ static void before_prctl(long option, unsigned long a, unsigned long b)
 	    (a == SECCOMP_MODE_STRICT ||
 	     (a == SECCOMP_MODE_FILTER && !is_bad_ptr(b))))
 		file_leave(OSF_REASON_SECCOMP);
+	else if (unlikely(file_may_renounce()) && is_about_caps(option, a))
+		file_renounce();
 }
 
 static void before_seccomp(long op, unsigned long flags, unsigned long arg)
@@ -113,6 +131,12 @@ static void before_seccomp(long op, unsigned long flags, unsigned long arg)
 	if ((op == SECCOMP_SET_MODE_STRICT && !flags && !arg) ||
 	    (op == SECCOMP_SET_MODE_FILTER && !is_bad_ptr(arg)))
 		file_leave(OSF_REASON_SECCOMP);
+}
+
+void creds_before_clone(long flags)
+{
+	if (flags & CLONE_NEWUSER)
+		file_before_stranger();
 }
 
 void creds_after_clone(long flags)
@@ -232,7 +256,9 @@ OSF_API int prctl(int option, ...)
 	c = va_arg(ap, unsigned long);
 	d = va_arg(ap, unsigned long);
 	va_end(ap);
+	int saved = errno;
 	before_prctl(option, a, b);
+	errno = saved;
 	return libc.prctl(option, a, b, c, d);
 }
 

@@ -105,6 +105,7 @@ OSF_API int clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
 	if (!fn || flags & (CLONE_VM | CLONE_FILES))
 		return libc.clone(fn, stack, flags, arg, ptid, tls, ctid);
 	vma_passes_all();
+	creds_before_clone(flags);
 	fork_before();
 	/* The child has a copy of this frame. */
 	int pid =

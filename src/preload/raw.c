@@ -233,6 +233,7 @@ static long raw_clone(long nr, const struct args *x)
 	if (flags & (CLONE_VM | CLONE_FILES) || (nr == SYS_clone && x->b))
 		return kernel(nr, x);
 	vma_passes_all();
+	creds_before_clone((long)flags);
 	fork_before();
 	long pid = kernel(nr, x);
 	fork_after(!pid);

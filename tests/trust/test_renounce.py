@@ -12,6 +12,7 @@ and the worker's new connections still move to shared memory.
 import ctypes
 import os
 import re
+import signal
 import socket
 import struct
 import sys
@@ -28,7 +29,10 @@ PR_SET_DUMPABLE, PR_SET_SECCOMP = 4, 22
 CLONE_NEWUSER = 0x10000000
 SYS = {"setuid": 105, "setgid": 106, "setgroups": 116, "setresuid": 117, "setresgid": 119,
        "capset": 126, "unshare": 272, "setreuid": 113, "setregid": 114, "setfsuid": 122,
-       "setfsgid": 123}
+       "setfsgid": 123, "clone": 56, "vfork": 58, "landlock_create_ruleset": 444,
+       "landlock_restrict_self": 446}
+PR_CAPBSET_DROP, PR_SET_SECUREBITS, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT = 24, 28, 38, 47
+PR_CAP_AMBIENT_CLEAR_ALL, SECBIT_NOROOT, CAP_NET_RAW = 4, 1, 13
 NONE = -1
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -47,6 +51,43 @@ def raw(name, *args):
 def no_caps():
     head = struct.pack("<Ii", 0x20080522, 0)
     return ctypes.create_string_buffer(head), ctypes.create_string_buffer(bytes(24))
+
+
+def prctl(option, arg=0):
+    need(libc.prctl(option, ctypes.c_ulong(arg), 0, 0, 0), "prctl")
+
+
+def setns():
+    """Into the user namespace of a process that has made one."""
+    wait, made = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        libc.unshare(CLONE_NEWUSER)
+        os.write(made, b"x")
+        signal.pause()
+    os.read(wait, 1)
+    fd = os.open("/proc/%d/ns/user" % pid, os.O_RDONLY)
+    need(libc.setns(fd, CLONE_NEWUSER), "setns")
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+def landlock():
+    handled = struct.pack("<Q", 1)  # LANDLOCK_ACCESS_FS_EXECUTE
+    fd = libc.syscall(SYS["landlock_create_ruleset"], handled, ctypes.c_size_t(8), 0)
+    if fd < 0:  # a kernel without; then it is as if the process gave up something else
+        return raw("setgid", USER)
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    return raw("landlock_restrict_self", fd, 0)
+
+
+def in_child(make, then):
+    """Goes on in a child that make() makes; this process ends as it does."""
+    pid = make()
+    need(pid, "a child")
+    if pid:
+        os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) & 255)
+    then()
 
 
 WAYS = {
@@ -75,6 +116,18 @@ WAYS = {
     "setgroups_raw": lambda: raw("setgroups", 1, (ctypes.c_uint32 * 1)(USER)),
     "capset_raw": lambda: raw("capset", *no_caps()),
     "unshare_raw": lambda: raw("unshare", CLONE_NEWUSER),
+    "prctl_bounding_set": lambda: prctl(PR_CAPBSET_DROP, CAP_NET_RAW),
+    "prctl_securebits": lambda: prctl(PR_SET_SECUREBITS, SECBIT_NOROOT),
+    "prctl_ambient": lambda: prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL),
+    "setns": setns,
+    "landlock_raw": landlock,
+    "clone_raw": lambda: in_child(
+        lambda: libc.syscall(SYS["clone"], CLONE_NEWUSER | signal.SIGCHLD, 0, 0, 0, 0),
+        lambda: None),
+    "fork_raw": lambda: in_child(
+        lambda: libc.syscall(SYS["clone"], signal.SIGCHLD, 0, 0, 0, 0), WAYS["setuid_raw"]),
+    "vfork_raw": lambda: in_child(lambda: libc.syscall(SYS["vfork"]), WAYS["setuid_raw"]),
+    "_Fork": lambda: in_child(libc._Fork, WAYS["setuid"]),
 }
 # What changes nothing leaves all as it is.
 IDLE = {

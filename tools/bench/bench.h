@@ -150,7 +150,7 @@ struct result {
 	char why[WHY_MAX];
 };
 
-#define N_BENCHES 65
+#define N_BENCHES 67
 extern const struct bench benches[N_BENCHES];
 
 /* Runs @b as @args says; fills @res, whatever happens. */

@@ -72,6 +72,18 @@ int bench_oneshot(struct bench_run *r)
 			 NULL, "rate ");
 }
 
+static int proof(struct bench_run *r, const char *key)
+{
+	struct port_text port;
+
+	if (run_port(r, &port) < 0)
+		return -EADDRINUSE;
+	return run_alone(r, "proof", port.at, seconds_text(r).s, NULL, key);
+}
+
+int bench_proof(struct bench_run *r) { return proof(r, "proof_us "); }
+int bench_proof_user(struct bench_run *r) { return proof(r, "user_us "); }
+
 int bench_passthrough(struct bench_run *r)
 {
 	return run_alone(r, "passthrough", seconds_text(r).s, NULL, NULL,

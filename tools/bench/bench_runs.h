@@ -24,6 +24,8 @@ int bench_nginx_crowd(struct bench_run *r);
 int bench_pgbench_1(struct bench_run *r);
 int bench_pgbench_8(struct bench_run *r);
 int bench_oneshot(struct bench_run *r);
+int bench_proof(struct bench_run *r);
+int bench_proof_user(struct bench_run *r);
 int bench_passthrough(struct bench_run *r);
 int bench_read_zero(struct bench_run *r);
 int bench_vma_dummy(struct bench_run *r);

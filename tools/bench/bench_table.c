@@ -201,6 +201,31 @@ const struct bench benches[] = {
 	    .bars = { { BAR_TIMES_KERNEL, 0.95, false } },
 	},
 	{
+	    .group = "oneshot",
+	    .name = "proof",
+	    .what =
+		"of a move: each end shows that it has the connection, both ends",
+	    .unit = "us",
+	    .sides = OSF,
+	    .is_cost = true,
+	    .needs_no_upgrade = true,
+	    .has_no_lib = true,
+	    .run = bench_proof,
+	    .bars = { { BAR_AT_MOST, 20, false } },
+	},
+	{
+	    .group = "oneshot",
+	    .name = "proof-user",
+	    .what =
+		"of a move: each end asks for the other's user and namespace, both ends",
+	    .unit = "us",
+	    .sides = OSF,
+	    .is_cost = true,
+	    .needs_no_upgrade = true,
+	    .has_no_lib = true,
+	    .run = bench_proof_user,
+	},
+	{
 	    .group = "passthrough",
 	    .name = "passthrough",
 	    .what = "read() and write() on a pipe and an eventfd, each call",

@@ -215,6 +215,7 @@ static const struct peer {
 	{ "flood", 2, peer_flood },
 	{ "oneshot-server", 1, peer_oneshot_server },
 	{ "oneshot", 2, peer_oneshot },
+	{ "proof", 2, peer_proof },
 	{ "idle-server", 1, peer_idle_server },
 	{ "idle", 3, peer_idle },
 	{ "memcached", 3, peer_memcached },

@@ -22,6 +22,7 @@ int peer_sink(int argc, char **args);           /* PORT */
 int peer_flood(int argc, char **args);          /* PORT SECONDS */
 int peer_oneshot_server(int argc, char **args); /* PORT */
 int peer_oneshot(int argc, char **args);        /* PORT SECONDS */
+int peer_proof(int argc, char **args);          /* PORT SECONDS */
 int peer_idle_server(int argc, char **args);    /* PORT */
 int peer_idle(int argc, char **args);           /* PORT CONNECTIONS PID */
 int peer_memcached(int argc, char **args);      /* PORT CONNECTIONS SECONDS */
