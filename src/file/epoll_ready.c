@@ -233,6 +233,8 @@ static int collect_ready(struct epoll *ep, struct epoll_event *evs, int max,
 			continue;
 		}
 		has_not_ended(it);
+		if (ev & EPOLLIN)
+			batch_add(&ep->batch, &it->batch);
 		evs[n++] =
 		    (struct epoll_event){ .events = ev, .data = it->data };
 		if (it->events & EPOLLONESHOT) {

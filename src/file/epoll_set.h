@@ -17,6 +17,7 @@
 
 #include "base/libc.h"
 #include "base/list.h"
+#include "file/batch.h"
 #include "file/epoll.h"
 #include "sock/ready.h"
 #include "sock/sock_ops.h"
@@ -62,6 +63,7 @@ struct epitem {
 	bool news;        /* EPOLLET: notified since the last look */
 	bool queued;      /* was notified: keeps its place on a list */
 	uint32_t ev_seen; /* EPOLLET: the bits at the last look */
+	uint32_t batch;   /* the last that it had an event in */
 	uint64_t
 	    rx_seen; /* the same, where news may be missing: bytes arrived */
 };
@@ -101,6 +103,7 @@ struct epoll {
 	/* A thread slept in the kernel's set until then, which told of all connections
 	 * that had ended. */
 	uint64_t told_ns;
+	struct batch batch;
 };
 
 /* epoll_item.c.  The caller holds the file's lock and the set's. */

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <poll.h>
 
+#include "base/bell.h"
 #include "base/clock.h"
 #include "base/spin.h"
 #include "base/unwind.h"
@@ -19,6 +20,8 @@
 /* So many wake-ups in vain: let the threads wake that have more to do. */
 #define IDLE_VAIN_MAX 16u
 #define IDLE_LOOK_NS (20 * NS_PER_MS)
+/* The timer slack of a thread, 50 us as a rule, comes on top. */
+#define NAP_NS (5 * NS_PER_US)
 
 /* The next whole millisecond; -1: without end. */
 static int ms_of(const struct timespec *ts)
@@ -33,17 +36,17 @@ static int ms_of(const struct timespec *ts)
 
 /* epoll_pwait2() of the kernel.  Kernels before 5.11, filters of containers and valgrind do not
  * have it: there the time has milliseconds. */
+static bool has_no_pwait2;
+
 static int kernel_pwait2(int epfd, struct epoll_event *evs, int max,
 			 const struct timespec *ts, const sigset_t *mask)
 {
-	static bool is_missing;
-
-	if (likely(!load_rlx(&is_missing))) {
+	if (likely(!load_rlx(&has_no_pwait2))) {
 		int n = libc.epoll_pwait2(epfd, evs, max, ts, mask);
 
 		if (likely(n >= 0 || (errno != ENOSYS && errno != EPERM)))
 			return n;
-		store_rlx(&is_missing, true);
+		store_rlx(&has_no_pwait2, true);
 	}
 	return libc.epoll_pwait(epfd, evs, max, ms_of(ts), mask);
 }
@@ -104,6 +107,7 @@ struct waiting {
 	int n;     /* of evs, that the last sleep has fetched */
 	bool news; /* something has come before we slept */
 	bool is_asleep;
+	bool naps; /* see file/batch.h */
 	unsigned rounds;
 };
 
@@ -125,6 +129,13 @@ static bool has_come(void *arg)
 	return nocancel_poll(&p, 1, 0) > 0;
 }
 
+static bool should_nap(struct epoll *ep)
+{
+	GUARD(&ep->lock);
+	return ep->rs.feed && !load_rlx(&has_no_pwait2) &&
+	       batch_naps(&ep->batch, bell_sleepers_met());
+}
+
 static void begin_sleep(struct wait *w)
 {
 	struct waiting *a = waiting_of(w);
@@ -134,7 +145,8 @@ static void begin_sleep(struct wait *w)
 		epoll_hang_bell(a->ep);
 	if (idle_is_on()) /* since this wait began, maybe */
 		epoll_idle(a->ep);
-	a->news = !ready_sleep(&a->ep->rs);
+	a->naps = should_nap(a->ep);
+	a->news = !(a->naps ? ready_nap(&a->ep->rs) : ready_sleep(&a->ep->rs));
 	a->is_asleep = true;
 }
 
@@ -154,6 +166,8 @@ static uint64_t next_ns(struct wait *w)
 		at = MIN(at, w->asleep_ns + SOME_LOOK_NS);
 	if (unlikely(load_rlx(&ep->idle_off)))
 		at = MIN(at, w->asleep_ns + IDLE_LOOK_NS);
+	if (waiting_of(w)->naps)
+		at = MIN(at, w->asleep_ns + NAP_NS);
 	return at;
 }
 

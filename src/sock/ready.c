@@ -169,15 +169,18 @@ HOT bool ready_drain(struct ready_set *rs, ready_news *news, void *arg)
 	return (feed && feed->drain(rs, news, arg)) || any;
 }
 
-bool ready_sleep(struct ready_set *rs)
+static bool begin_sleep(struct ready_set *rs, bool naps)
 {
 	const struct ready_feed *feed = feed_of(rs);
+	bool others_sleep = fetch_add(&rs->n_sleepers, 1); /* and a fence */
 
-	fetch_add(&rs->n_sleepers, 1); /* and a fence */
 	if (feed)
-		feed->sleep(rs);
+		feed->sleep(rs, naps && !others_sleep);
 	return !ready_has_come(rs);
 }
+
+bool ready_sleep(struct ready_set *rs) { return begin_sleep(rs, false); }
+bool ready_nap(struct ready_set *rs) { return begin_sleep(rs, true); }
 
 void ready_awake(struct ready_set *rs)
 {

@@ -83,7 +83,8 @@ typedef void ready_news(struct watch *w, unsigned events, bool is_behind,
 /* Brings news of sockets whose peers are other processes. */
 struct ready_feed {
 	bool (*drain)(struct ready_set *rs, ready_news *news, void *arg);
-	void (*sleep)(struct ready_set *rs);
+	/* @naps: for a moment, without being woken. */
+	void (*sleep)(struct ready_set *rs, bool naps);
 	void (*awake)(struct ready_set *rs, bool others_sleep);
 	/* The waiter has asked the kernel's descriptors for all their news, at
 	 * @now_ns. */
@@ -140,6 +141,8 @@ bool ready_drain(struct ready_set *rs, ready_news *news, void *arg);
 /* A thread is about to sleep.  False: there is news, so it must not sleep.
  * Call ready_awake() in both cases. */
 bool ready_sleep(struct ready_set *rs);
+/* The same for a thread that sleeps for a moment only: a feed need not wake it. */
+bool ready_nap(struct ready_set *rs);
 void ready_awake(struct ready_set *rs);
 /* Called by the operation watch(): the set has this feed from now on. */
 void ready_feed_open(struct ready_set *rs, const struct ready_feed *feed,

@@ -107,6 +107,23 @@ static void only_a_sleeping_waiter_is_rung_and_only_once(void **state)
 	lane_close(lane);
 }
 
+static void a_waiter_that_naps_is_met_and_not_rung(void **state)
+{
+	uint32_t lane = lane_open(), met = bell_sleepers_met();
+	uint32_t slot = slot_open(lane, own_tag(), owner(64));
+	struct inbox *in = inbox_of(own_tag());
+
+	assert_false(post(slot));
+	assert_int_equal(bell_sleepers_met(), met);
+	assert_true(drain(lane));
+	store_rlx(&in->lane[lane].sleeping, LANE_NAPS);
+	assert_false(post(slot));
+	assert_int_equal(bell_sleepers_met(), met + 1);
+	assert_true(drain(lane)); /* by itself */
+	slot_close(slot);
+	lane_close(lane);
+}
+
 static void lanes_hear_of_their_own_only(void **state)
 {
 	uint32_t one = lane_open(), two = lane_open();
@@ -687,6 +704,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_slot_posted_is_drained_once),
 		cmocka_unit_test(only_a_sleeping_waiter_is_rung_and_only_once),
+		cmocka_unit_test(a_waiter_that_naps_is_met_and_not_rung),
 		cmocka_unit_test(lanes_hear_of_their_own_only),
 		cmocka_unit_test(news_of_a_closed_slot_is_nobodys),
 		cmocka_unit_test(a_lane_is_full_at_its_last_slot),

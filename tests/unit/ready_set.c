@@ -122,7 +122,7 @@ static void who_was_told_before_does_not_sleep(void **state)
 
 /* A feed with one word. */
 static uint64_t posted[READY_WORDS];
-static unsigned n_sleeping, n_asked, n_forgotten, n_closed;
+static unsigned n_sleeping, n_napping, n_asked, n_forgotten, n_closed;
 
 static bool feed_drain(struct ready_set *rs, ready_news *to, void *arg)
 {
@@ -133,7 +133,12 @@ static bool feed_drain(struct ready_set *rs, ready_news *to, void *arg)
 	return true;
 }
 
-static void feed_sleep(struct ready_set *rs) { n_sleeping++; }
+static void feed_sleep(struct ready_set *rs, bool naps)
+{
+	n_sleeping++;
+	n_napping += naps;
+}
+
 static void feed_awake(struct ready_set *rs, bool others) { n_sleeping--; }
 static void feed_asked(struct ready_set *rs, uint64_t ns) { n_asked++; }
 static void feed_close(struct ready_set *rs) { n_closed++; }
@@ -220,6 +225,23 @@ static void a_child_forgets_the_calls_of_other_threads(void **state)
 	lock_leave();
 }
 
+/* A thread that naps while another one sleeps must not make the feed forget that one. */
+static void a_feed_may_leave_a_thread_alone_that_naps(void **state)
+{
+	ready_feed_open(&set, &feed, 0);
+	n_napping = 0;
+	assert_true(ready_nap(&set));
+	assert_int_equal(n_napping, 1);
+	assert_true(ready_sleep(&set));
+	assert_int_equal(n_napping, 1);
+	ready_awake(&set);
+	assert_true(ready_nap(&set));
+	assert_int_equal(n_napping, 1);
+	ready_awake(&set);
+	ready_awake(&set);
+	assert_int_equal(n_sleeping, 0);
+}
+
 /* Of sleeps that nothing ends but the wake-up: one that is lost is a test that hangs. */
 #define ROUNDS 20000u
 
@@ -281,6 +303,7 @@ int main(void)
 		T(a_closed_watch_is_told_nothing),
 		T(who_was_told_before_does_not_sleep),
 		T(a_feed_is_drained_after_what_was_told),
+		T(a_feed_may_leave_a_thread_alone_that_naps),
 		T(a_child_of_a_fork_has_no_feed),
 		T(a_child_forgets_the_calls_of_other_threads),
 		T(no_wake_up_is_lost_between_threads),

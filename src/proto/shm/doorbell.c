@@ -44,6 +44,7 @@ static void ring(struct sock *sk, int fd, int flags)
 		return;
 	}
 	count(&sk->st->n_wakes, 1);
+	bell_met_sleeper();
 	/* EAGAIN: thousands of doorbells are unread, so the peer will wake.
 	 * Any other error means that the peer has ended, which the next look
 	 * will find. */
@@ -116,6 +117,7 @@ static bool ring_bell(struct sock *sk, uint32_t bell1)
 					   : bell_ring(&to->bells, bell)))
 		return false;
 	count(&sk->st->n_wakes, 1);
+	bell_met_sleeper();
 	return true;
 }
 

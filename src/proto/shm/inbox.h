@@ -16,7 +16,7 @@
  * All inboxes have a lane for each ready set (sock/ready.h) that watches upgraded
  * sockets, so that a waiter only looks at its own news, in O(news).  A lane is
  * a bitmap of slots, a summary of that bitmap, and a word that says if the
- * waiter sleeps.  A peer that sets a bit and finds the waiter asleep rings the
+ * waiter sleeps.  A peer that sets a bit and finds the waiter asleep until it is rung rings the
  * lane's bell (base/bell.h) or, if it has none, the connection's anchor: the
  * waiter's kernel epoll set holds both.
  *
@@ -62,6 +62,11 @@
 #define INBOXES_PRIVATE                                                        \
 	16u /* of one peer process each, while there are so few */
 #define BEHIND (UINT64_C(1) << 32) /* a ticket of lane.behind, not 0 */
+
+/* lane.sleeping */
+#define LANE_AWAKE 0u
+#define LANE_ASLEEP 1u /* until it is rung */
+#define LANE_NAPS 2u   /* for a moment: it looks by itself, and is not rung */
 
 struct lane {
 	alignas(CACHE_LINE) uint32_t sleeping;

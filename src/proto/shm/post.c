@@ -250,7 +250,11 @@ HOT bool inbox_post(struct peer_inbox *to, uint32_t slot)
 	fetch_or(&l->bits[w], mask);
 	if (!(load_seq(&l->summary[w / 64]) & UINT64_C(1) << (w % 64)))
 		fetch_or(&l->summary[w / 64], UINT64_C(1) << (w % 64)); /* I1 */
-	return load_seq(&l->sleeping) && xchg(&l->sleeping, 0u);
+	uint32_t how = load_seq(&l->sleeping);
+	if (likely(how == LANE_AWAKE))
+		return false;
+	bell_met_sleeper();
+	return how != LANE_NAPS && xchg(&l->sleeping, LANE_AWAKE);
 }
 
 bool inbox_ring(const struct peer_inbox *to, uint32_t slot)

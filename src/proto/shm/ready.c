@@ -29,15 +29,19 @@ HOT static bool feed_drain(struct ready_set *rs, ready_news *news, void *arg)
 static void lane_sleep(struct lane *l, const struct ready_set *rs)
 {
 	store_rlx(&l->bell1, load_rlx(&rs->bell1));
-	xchg(&l->sleeping, 1u); /* and a fence */
+	xchg(&l->sleeping, LANE_ASLEEP); /* and a fence */
 }
 
-static void feed_sleep(struct ready_set *rs)
+static void feed_sleep(struct ready_set *rs, bool naps)
 {
 	uint32_t i = 0;
 
-	for (struct lane *l; (l = lane_next(rs->lane, &i));)
-		lane_sleep(l, rs);
+	for (struct lane *l; (l = lane_next(rs->lane, &i));) {
+		if (naps)
+			store_rlx(&l->sleeping, LANE_NAPS);
+		else
+			lane_sleep(l, rs);
+	}
 }
 
 static void feed_awake(struct ready_set *rs, bool others_sleep)
@@ -46,9 +50,9 @@ static void feed_awake(struct ready_set *rs, bool others_sleep)
 
 	for (struct lane *l; (l = lane_next(rs->lane, &i));) {
 		if (others_sleep)
-			xchg(&l->sleeping, 1u);
+			xchg(&l->sleeping, LANE_ASLEEP);
 		else
-			store_rlx(&l->sleeping, 0u);
+			store_rlx(&l->sleeping, LANE_AWAKE);
 	}
 }
 

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * file/batch.h - should a wait nap, so that news comes in batches?
+ *
+ *     epoll_wait() is about to sleep   ->  batch_naps()
+ *     it reports a connection's event  ->  batch_add()
+ *
+ * To wake a thread on another core costs a peer more than many a request.  A server that
+ * always has requests to serve pays that again and again for a client that sleeps as soon as
+ * it has taken the answers that are there.  So such a client naps: for a moment it sleeps
+ * without being woken, and then finds several answers at once.
+ *
+ * Meanwhile no peer may have to wait for us.  So a wait naps only if since the last sleep
+ *
+ *     - BATCH_MIN connections had news: else there is nothing to save;
+ *     - no connection had news twice: else the peer had answered all that we had asked;
+ *     - no peer slept when we had news for it.
+ *
+ * The batch that follows a nap is judged in the same way.  If it was too small, or the peer
+ * had to wait, the next waits sleep until they are woken, and more of them each time.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define BATCH_MIN 4u
+#define BATCH_PAUSE 4u
+#define BATCH_PAUSE_MAX 256u
+
+/* Of a set, whose lock guards it; the zeroed struct is a valid one. */
+struct batch {
+	uint32_t number;  /* of the batch that is being collected */
+	uint32_t n;       /* events in it */
+	bool has_twice;   /* of one connection */
+	bool follows_nap; /* it was collected after one */
+	uint32_t n_met;   /* bell_sleepers_met() when it began */
+	uint16_t pause;   /* the last one, in sleeps */
+	uint16_t left;    /* of it */
+};
+
+/* An event of a connection is reported; @last: the connection's, 0 in the beginning. */
+static inline void batch_add(struct batch *b, uint32_t *last)
+{
+	b->n++;
+	b->has_twice |= *last == b->number + 1;
+	*last = b->number + 1;
+}
+
+/* The thread is about to sleep; @n_met: bell_sleepers_met().  True: it is to nap. */
+bool batch_naps(struct batch *b, uint32_t n_met);
