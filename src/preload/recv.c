@@ -250,21 +250,28 @@ HOT ssize_t below_recv(int fd, void *buf, size_t n)
 	return recv_slowly(&c, fd, buf, n);
 }
 
-HOT ssize_t below_take(int fd, void *buf, size_t n, bool one)
+HOT ssize_t below_take(int fd, void *buf, size_t n, bool one, unsigned looks)
 {
 	CALL(c) = { .file = data_file(fd) };
 	const struct sock_ops *ops = c.file ? sock_ops(c.file->sk) : NULL;
-	struct iovec iov = { buf, n };
+	ssize_t r = 0;
+	int is;
 
 	if (unlikely(!ops || !ops->is_ours))
 		return -EAGAIN;
-	int is = ops->is_ready(c.file->sk, DIR_RX);
+	/* Who looks without a break takes the line away from the peer, who is writing. */
+	while (!(is = ops->is_ready(c.file->sk, DIR_RX)) && --looks)
+		cpu_relax();
 	if (is <= 0)
 		return is ? -EAGAIN : 0;
-	ssize_t r =
-	    data_received(c.file, fd,
-			  ops->recv(c.file->sk, fd, &iov, 1,
-				    MSG_DONTWAIT | (one ? RECV_PIECE : 0)));
+	if (one && ops->recv_one)
+		r = ops->recv_one(c.file->sk, fd, buf, n);
+	if (unlikely(!r)) {
+		struct iovec iov = { buf, n };
+
+		r = ops->recv(c.file->sk, fd, &iov, 1, MSG_DONTWAIT);
+	}
+	data_received(c.file, fd, r);
 	if (likely(r > 0))
 		return r;
 	return r == -EAGAIN ? 0 : r == -ESTALE ? -EAGAIN : r ? r : -ENODATA;

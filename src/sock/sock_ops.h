@@ -35,10 +35,6 @@
 struct lend_ops;
 struct call_wait;
 
-/* A flag for recv: stop behind what lies there as one piece, without a look at what
- * follows, which the peer may be writing just now.  A protocol may ignore it. */
-#define RECV_PIECE (1 << 28)
-
 struct sock_ops {
 	const char *name; /* for people */
 	bool
@@ -57,6 +53,9 @@ struct sock_ops {
 	 */
 	ssize_t (*recv)(struct sock *sk, int fd, const struct iovec *iov,
 			size_t n, int flags);
+	/* What lies there as one piece, without a look at what follows, which the
+	 * peer may be writing just now.  0: call recv().  NULL: as that. */
+	ssize_t (*recv_one)(struct sock *sk, int fd, void *to, size_t max);
 	ssize_t (*send)(struct sock *sk, int fd, const struct iovec *iov,
 			size_t n, int flags);
 	/* sendfile(): at most @n bytes of @in, from *@off or its position. */

@@ -39,11 +39,24 @@ static void connections_move_as_the_protocol_says(void)
 	EXPECT_EQ(is_over_rings(e.rx), is_protocol("shm"));
 }
 
+/* Is every line of what it writes about @fd of that alone? */
+static bool is_about(int fd)
+{
+	char begin[32];
+	int n = snprintf(begin, sizeof(begin), "osf: fd %d: ", fd);
+	bool is = true;
+
+	for (const char *at = dump(fd, 3); *at; at = strchr(at, '\n') + 1)
+		is &= !strncmp(at, begin, (size_t)n);
+	return is;
+}
+
 static void statistics_are_written_for_sockets(void)
 {
 	struct ends t = tcp_ends(), u = udp_ends();
 	int fds[2];
 
+	EXPECT(is_about(t.tx) && is_about(t.rx) && is_about(u.rx));
 	EXPECT_EQ(pipe(fds), 0);
 	EXPECT(strstr(dump(t.rx, 3), "osf: fd "));
 	EXPECT(strstr(dump(u.rx, 3), "UDP"));

@@ -216,6 +216,49 @@ static void a_listener_may_end_before_its_connections(void)
 	ends_close(&e);
 }
 
+/* One completion a call, and one connection that has a packet for each. */
+static void a_busy_connection_leaves_turns_to_others(void)
+{
+	struct sockaddr_in at;
+	struct sockaddr_storage udp;
+	int ring, l = listener(&at, &ring), by_udp = udp_at(AF_INET, &udp);
+	struct ends busy = xtreme_ends(ring, &at);
+	struct ends other = xtreme_ends(ring, &at);
+	bool is_out = false;
+	unsigned seen = 0;
+
+	EXPECT_EQ(ring_of(by_udp), ring);
+	nothing(ring);
+	int tx = socket(AF_INET, SOCK_DGRAM, 0);
+	for (unsigned i = 0; seen != 7; i++) {
+		struct vma_completion_t c;
+
+		EXPECT(i < 1000000);
+		if (i == 300) { /* the busy one is warm */
+			say(&other, "o", 1);
+			EXPECT_EQ(sendto(tx, "u", 1, 0, (struct sockaddr *)&udp,
+					 sizeof(udp)),
+				  1);
+			connecting(&at);
+		}
+		if (!is_out)
+			say(&busy, "b", 1);
+		is_out = true;
+		if (!api->socketxtreme_poll(ring, &c, 1, 0))
+			continue;
+		int fd = (int)c.user_data;
+		is_out &= fd != busy.rx;
+		seen |= (unsigned)(fd == other.rx) | (fd == by_udp) << 1 |
+			(c.events == NEW_CONNECTION && c.listen_fd == l) << 2;
+		if (c.events & PACKET)
+			EXPECT_EQ(
+			    api->socketxtreme_free_vma_packets(&c.packet, 1),
+			    0);
+	}
+	ends_close(&busy);
+	ends_close(&other);
+}
+
 const struct test tests_members[] = {
 #define T(name)                                                                \
 	{                                                                      \
@@ -223,6 +266,7 @@ const struct test tests_members[] = {
 	}
 	T(sockets_join_if_told_to),
 	T(a_crowd_loses_nothing),
+	T(a_busy_connection_leaves_turns_to_others),
 	T(a_listener_may_end_before_its_connections),
 	T(an_ipv6_socket_is_a_member),
 	T(a_copy_of_a_member_is_an_ordinary_socket),

@@ -39,8 +39,9 @@ void below_lent_back(int fd, const struct below_lent *l);
 int below_is_ready(int fd);
 /* For a thread that is alone and asks again and again: the next bytes, if they are there
  * without a system call.  @one: those that came as one piece, without a look at what follows.
- * 0: nothing yet; -ENODATA: the end of the stream; -EAGAIN: only the kernel knows. */
-ssize_t below_take(int fd, void *buf, size_t n, bool one);
+ * @looks: how often to look for some before the answer is 0.  0: nothing yet; -ENODATA: the end
+ * of the stream; -EAGAIN: only the kernel knows. */
+ssize_t below_take(int fd, void *buf, size_t n, bool one, unsigned looks);
 /* May more than the kernel carry its bytes? */
 bool below_serves(int fd);
 /* Has a rule, or the thread that made it, left this TCP socket to the kernel? */

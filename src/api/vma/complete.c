@@ -23,10 +23,11 @@
 #define BYTES_MAX UINT16_MAX /* of a completion's packet */
 #define BIG 4096u /* bytes; such a packet is worth a look for one to lend */
 #define BURST 16u /* completions of one member in its turn */
-#define READY_TURNS 64u /* without a look while some are ready */
+#define READY_TURNS 64u /* then those come first that are not hot */
 /* In so many turns after a packet of a hot member, look for the next one so often: that is
  * sooner than the program calls again. */
-#define AGAIN_LOOKS 8u
+#define LOOKS 4u       /* of one member */
+#define AGAIN_LOOKS 8u /* of several */
 #define AGAIN_TURNS 256u
 #define ENDS (EPOLLRDHUP | EPOLLHUP | EPOLLERR)
 #define RESET (EPOLLIN | EPOLLERR | EPOLLHUP | EPOLLRDHUP)
@@ -316,7 +317,7 @@ static COLD ssize_t lend_hot(struct fill *f, struct ring *r, struct vsock *s)
 	ssize_t n = below_is_ready(s->fd) > 0 ? add_lent(f, r, s) : 0;
 
 	if (n > 0)
-		s->on_ring.took_turn = r->turn;
+		s->on_ring.is_awaited = 0;
 	return n;
 }
 
@@ -325,9 +326,9 @@ static COLD ssize_t lend_hot(struct fill *f, struct ring *r, struct vsock *s)
  * follows: the look would take the line away from the peer, who writes it next.  One
  * that comes right behind another one is joined with those that wait. */
 HOT static inline enum hot_news take_hot(struct fill *f, struct ring *r,
-					 struct vsock *s)
+					 struct vsock *s, unsigned looks)
 {
-	bool is_alone = r->turn - s->on_ring.took_turn > 1;
+	bool is_alone = s->on_ring.is_awaited;
 	uint8_t *to;
 
 	if (unlikely(!is_single_threaded() || s->callback || s->accepted ||
@@ -339,50 +340,58 @@ HOT static inline enum hot_news take_hot(struct fill *f, struct ring *r,
 	ssize_t n = unlikely(s->on_ring.is_big) ? lend_hot(f, r, s) : 0;
 	if (unlikely(n))
 		return n > 0 ? HOT_TAKEN : hot_ends(s, n);
-	n = below_take(s->fd, to, BYTES_MAX, is_alone);
-	if (likely(!n))
+	n = below_take(s->fd, to, BYTES_MAX, is_alone, looks);
+	if (likely(!n)) {
+		s->on_ring.is_awaited = 1;
 		return HOT_NONE;
+	}
 	if (unlikely(n < 0))
 		return hot_ends(s, n);
-	s->on_ring.took_turn = r->turn;
+	s->on_ring.is_awaited = 0;
 	add_packet(f, r, s, to, (size_t)n);
 	return !is_alone && n == BYTES_MAX ? HOT_MORE : HOT_TAKEN;
 }
 
-/* Members that had packets before, without a look at the kernel. */
-HOT static inline void take_hots(struct fill *f, struct ring *r)
+/* A member that had a packet before, without a look at the kernel. */
+HOT static inline void look_at(struct fill *f, struct ring *r, uint32_t i,
+			       unsigned looks)
 {
-	for (uint32_t i = 0; i < r->n_hot && f->n < f->max; i++) {
-		struct vsock *s = r->hot[i];
-		enum hot_news is = take_hot(f, r, s);
+	struct vsock *s = r->hot[i];
+	enum hot_news is = take_hot(f, r, s, looks);
 
-		if (likely(is == HOT_NONE))
-			continue;
-		r->hot_turn = r->turn;
-		if (unlikely(is == HOT_KERNEL))
-			r->hot[i--] = r->hot[--r->n_hot];
-		if (unlikely(is != HOT_TAKEN))
-			ring_ready(r, s);
+	if (likely(is == HOT_NONE))
+		return;
+	r->hot_turn = r->turn;
+	if (unlikely(is == HOT_KERNEL))
+		r->hot[i] = r->hot[--r->n_hot];
+	if (unlikely(is != HOT_TAKEN))
+		ring_ready(r, s);
+}
+
+/* From where the program's array was full last time. */
+static void look_at_several(struct fill *f, struct ring *r, bool is_warm)
+{
+	for (unsigned left = (is_warm ? AGAIN_LOOKS : 1) * r->n_hot; left;
+	     left--) {
+		uint32_t i = r->hot_at < r->n_hot ? r->hot_at : 0;
+
+		if (f->n == f->max || !r->n_hot ||
+		    (f->n && left % r->n_hot == 0))
+			return;
+		r->hot_at = i + 1;
+		look_at(f, r, i, 1);
 	}
 }
 
-int ring_turn(struct ring *r, struct vma_completion_t *to, unsigned n)
+/* Those that the sets have told of. */
+static void complete_ready(struct fill *f, struct ring *r)
 {
-	struct fill f = { .to = to, .max = n };
 	struct vsock *s, *first_again = NULL;
 
-	r->turn++;
-	take_hots(&f, r);
-	for (unsigned i = 0;
-	     i < AGAIN_LOOKS && !f.n && r->turn - r->hot_turn < AGAIN_TURNS;
-	     i++)
-		take_hots(&f, r);
-	if (!r->first_ready ? !f.n : r->turn % READY_TURNS == 0)
-		ring_look(r);
-	while (f.n < f.max && r->first_ready != first_again &&
+	while (f->n < f->max && r->first_ready != first_again &&
 	       (s = ring_next_ready(r))) {
 		vsock_hold(s); /* its callback may close the ring */
-		bool is_more = complete(&f, r, s);
+		bool is_more = complete(f, r, s);
 
 		if (is_more && s->on_ring.place) {
 			ring_ready(r, s);
@@ -390,5 +399,27 @@ int ring_turn(struct ring *r, struct vma_completion_t *to, unsigned n)
 		}
 		vsock_put(s);
 	}
+}
+
+int ring_turn(struct ring *r, struct vma_completion_t *to, unsigned n)
+{
+	struct fill f = { .to = to, .max = n };
+
+	r->turn++;
+	/* Hot members may have something always, and fill the array each time. */
+	if (unlikely(r->turn % READY_TURNS == 0)) {
+		ring_look(r);
+		complete_ready(&f, r);
+	}
+	bool is_warm = r->turn - r->hot_turn < AGAIN_TURNS;
+	if (likely(r->n_hot == 1))
+		look_at(&f, r, 0, is_warm ? LOOKS : 1);
+	else if (r->n_hot)
+		look_at_several(&f, r, is_warm);
+	if (likely(f.n == f.max))
+		return (int)f.n;
+	if (!r->first_ready && !f.n)
+		ring_look(r);
+	complete_ready(&f, r);
 	return f.n || !f.err ? (int)f.n : -f.err;
 }

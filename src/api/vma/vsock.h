@@ -31,13 +31,14 @@ struct on_ring {
 	uint32_t is_short; /* room to send will be news; atomic */
 	uint32_t is_told;  /* it is on the ring's list of changes; atomic */
 	struct vsock *next_told, *next_ready;
-	uint32_t place;     /* among the ring's members, plus 1; 0: none yet */
-	uint32_t events;    /* EPOLL*: come, and not looked at */
-	uint32_t took_turn; /* of the ring: its last packet, as a hot one */
-	uint64_t acked;     /* bytes, when it had room last, plus 1; 0: never */
-	uint8_t state;      /* enum ring_state */
+	uint32_t place;  /* among the ring's members, plus 1; 0: none yet */
+	uint32_t events; /* EPOLL*: come, and not looked at */
+	uint64_t acked;  /* bytes, when it had room last, plus 1; 0: never */
+	uint8_t state;   /* enum ring_state */
 	uint8_t is_ready, is_over;
-	uint8_t is_big;          /* its packets: the next one may be lent */
+	uint8_t is_big; /* its packets: the next one may be lent */
+	uint8_t
+	    is_awaited; /* a look since its last packet, as a hot one, found none */
 	uint8_t skips_room;      /* EPOLLOUT says what is known */
 	struct sockaddr_in peer; /* of a connection, as completions say it */
 };

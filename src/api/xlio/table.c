@@ -51,13 +51,19 @@ OSF_API int xlio_thread_offload(int offload, pthread_t tid)
 	return 0;
 }
 
+struct dump {
+	int fd; /* 0: all */
+	bool is_found;
+};
+
 static void dump(const struct sock *sk, void *arg)
 {
 	const struct osf_stats_sock *st = sk->st;
-	int *fd = arg;
+	struct dump *d = arg;
 
-	if (*fd > 0 && *fd != st->fd)
+	if (d->fd && d->fd != st->fd)
 		return;
+	d->is_found = true;
 	fprintf(stderr,
 		"osf: fd %d: %s: received %llu by the kernel, %llu by rings; "
 		"sent %llu, %llu\n",
@@ -66,18 +72,17 @@ static void dump(const struct sock *sk, void *arg)
 		(unsigned long long)st->rx_bytes_shm,
 		(unsigned long long)st->tx_bytes_inet,
 		(unsigned long long)st->tx_bytes_shm);
-	if (*fd > 0)
-		*fd = 0; /* found */
 }
 
 OSF_API int xlio_dump_fd_stats(int fd, int level)
 {
-	int saved = errno, left = fd;
+	struct dump d = { .fd = fd };
+	int saved = errno;
 
 	if (fd < 0)
 		return xlio_ret(-EBADF, saved);
-	arena_for_each(dump, &left);
-	return xlio_ret(fd && left ? -EBADF : 0, saved);
+	arena_for_each(dump, &d);
+	return xlio_ret(fd && !d.is_found ? -EBADF : 0, saved);
 }
 
 /* The version that the program was compiled with. */

@@ -144,8 +144,6 @@ HOT static ssize_t rx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 			sock_settles_rx(sk);
 			shm_notify_space(sk, fd);
 		}
-		if (flags & RECV_PIECE)
-			break;
 	}
 	if (likely(got)) {
 		if (unlikely(shm_of(sk)->rx.hold != RING_NONE_LENT))
@@ -260,8 +258,8 @@ static ssize_t rx_once(struct sock *sk, int fd, struct iov_cursor *c,
 			return got ? (ssize_t)got : r;
 		}
 		got += (size_t)r;
-		if (likely(got == want) || flags & (MSG_PEEK | RECV_PIECE) ||
-		    i >= STEPS_MAX || !rx_goes_on(sk, fd))
+		if (likely(got == want) || flags & MSG_PEEK || i >= STEPS_MAX ||
+		    !rx_goes_on(sk, fd))
 			return (ssize_t)got;
 	}
 }
@@ -316,24 +314,25 @@ static inline void rx_done(struct sock *sk, int fd)
 		shm_do_due(sk, fd);
 }
 
-/* RECV_PIECE: one record, whole.  0: it takes more than that. */
-HOT static ssize_t rx_piece(struct sock *sk, int fd, const struct iovec *iov)
+/* One record, whole.  0: it takes more than that. */
+HOT ssize_t shm_recv_one(struct sock *sk, int fd, void *to, size_t max)
 {
 	struct ring_rx *rx = &shm_of(sk)->rx;
 	enum ring_mark mark;
 	const uint8_t *data;
 	ssize_t r = 0;
 
-	if (unlikely(!rx_begin(sk)))
+	if (unlikely(load_rlx(&sk->w->is_async) || shm_wants_back(sk) ||
+		     !rx_begin(sk)))
 		return 0; /* shm_recv() knows what to do */
 	if (unlikely(!sock_is_ours(sk) || shm_is_broken(sk) ||
 		     shm_w(sk)->rx_back || shm_w(sk)->rx_tcp ||
 		     rx->hold != RING_NONE_LENT || shm_rx_is_unlooked(sk)))
 		goto done;
 	int32_t n = ring_peek(rx, &data, &mark);
-	if (unlikely(n <= 0 || (size_t)n > iov->iov_len))
+	if (unlikely(n <= 0 || (size_t)n > max))
 		goto done;
-	memcpy(iov->iov_base, data, (size_t)n);
+	memcpy(to, data, (size_t)n);
 	ring_skip(rx, (uint32_t)n);
 	if (unlikely(ring_rx_owed(rx) >= PUBLISH_BYTES) && ring_publish(rx)) {
 		sock_settles_rx(sk);
@@ -360,10 +359,6 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 
 	if (unlikely(flags & MSG_OOB))
 		return rx_urgent(fd, iov, n, flags);
-	if (flags == (MSG_DONTWAIT | RECV_PIECE) && n == 1 &&
-	    likely(!load_rlx(&sk->w->is_async) && !shm_wants_back(sk)) &&
-	    likely((r = rx_piece(sk, fd, iov)) > 0))
-		return r;
 	do {
 		if (unlikely(!rx_begin(sk)) &&
 		    !(shm_is_repaired(sk, fd) && rx_begin(sk)))

@@ -134,6 +134,7 @@ bool shm_is_announced(int fd);
 enum osf_reason shm_why_alone(const struct sock *sk, int fd);
 
 /* rx.c, rx_kernel.c, tx.c: modes PENDING and SHM.  One attempt each; they never sleep. */
+ssize_t shm_recv_one(struct sock *sk, int fd, void *to, size_t max);
 ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		 int flags);
 /* Has TCP been read to its end, so that the ring is next?  Finds out what it
