@@ -21,6 +21,7 @@
 #include "calls_part.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <getopt.h>
@@ -139,6 +140,38 @@ void settle(struct ctx *x, int events)
 		usleep(1000); /* other bits may be there already */
 	} while (ms_now() < end);
 	bits("UNSETTLED", events);
+}
+
+/* Return: does any other thread of this process run? */
+static bool others_run(void)
+{
+	struct dirent *e;
+	bool run = false;
+	DIR *tasks = opendir("/proc/self/task");
+
+	while (tasks && (e = readdir(tasks))) {
+		char path[300], stat[512] = "";
+		int tid = atoi(e->d_name);
+
+		if (!tid || tid == gettid())
+			continue;
+		snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+		int fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (fd >= 0 && read(fd, stat, sizeof(stat) - 1) > 0)
+			run |= !strstr(stat, ") S ");
+		close(fd);
+	}
+	if (tasks)
+		closedir(tasks);
+	return run;
+}
+
+void others_sleep(void)
+{
+	long long end = ms_now() + SETTLE_MS;
+
+	while (others_run() && ms_now() < end)
+		usleep(1000);
 }
 
 long long ms_now(void)
