@@ -419,8 +419,8 @@ SCENARIO(recv_timeo)
 SCENARIO(recv_timeo_data_comes)
 {
 	rcvtimeo(x, 3000);
-	far_do(x, FAR_SEND_LATER, 10);
 	long long t = ms_now();
+	far_do(x, FAR_SEND_LATER, 10);
 	recv_got(x, "recv", 20, 0);
 	took(t, LATER_MS - 10);
 }
