@@ -86,6 +86,10 @@ night-wire: tests
 	$(BUILD)/tests/port/port_death $(BUILD)/osfd $(BUILD)/libosf.so $(BUILD)/tests/port/victim \
 		1000 $(or $(SEED),1) 100
 
+# The night of the software RDMA device: perftest with each size of message.
+night-verbs: tests
+	OSF_BUILD=$(BUILD) python3 tests/verbs/run_programs.py sizes
+
 # Random sequences to Linux and to our own TCP, compared: as many as N says.
 # OPTIONS: --ipv6, --cubic.
 N ?= 100000
@@ -133,5 +137,5 @@ check-asan check-tsan: check-%:
 clean:
 	rm -rf $(BUILD) build-asan build-tsan
 
-.PHONY: build tests check abi coverage differential sim fuzz hostile suites suites-tcp night-wire vm bench demo demo-wire install build-asan build-tsan \
+.PHONY: build tests check abi coverage differential sim fuzz hostile suites suites-tcp night-wire night-verbs vm bench demo demo-wire install build-asan build-tsan \
 	check-asan check-tsan clean

@@ -14,13 +14,14 @@
  *
  * Prints one line per scenario.  Two runs, one on the kernel and one under the
  * library, must print the same: tests/app/test_calls.py compares them.  Each
- * connection first goes through some small turns, so that it is upgraded where
- * that is to be had; --no-warm leaves them out.
+ * connection first makes some small turns, so that osf moves it where it can;
+ * --no-warm leaves them out.
  */
 #include "calls.h"
 #include "calls_part.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <getopt.h>
@@ -40,8 +41,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Bound of one scenario: who hangs is seen after 30 s too, and a machine with much
- * else to do may take several.  A sanitizer makes a fork take many times as long. */
+/* The longest that a scenario may take.  A scenario that hangs is found after 30 s as well as
+ * after one, and a busy machine may need several.  A sanitizer makes a fork take many times
+ * as long. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SCENARIO_S 90
 #else
@@ -141,6 +143,38 @@ void settle(struct ctx *x, int events)
 	bits("UNSETTLED", events);
 }
 
+/* Return: does any other thread of this process run? */
+static bool others_run(void)
+{
+	struct dirent *e;
+	bool run = false;
+	DIR *tasks = opendir("/proc/self/task");
+
+	while (tasks && (e = readdir(tasks))) {
+		char path[300], stat[512] = "";
+		int tid = atoi(e->d_name);
+
+		if (!tid || tid == gettid())
+			continue;
+		snprintf(path, sizeof(path), "/proc/self/task/%d/stat", tid);
+		int fd = open(path, O_RDONLY | O_CLOEXEC);
+		if (fd >= 0 && read(fd, stat, sizeof(stat) - 1) > 0)
+			run |= !strstr(stat, ") S ");
+		close(fd);
+	}
+	if (tasks)
+		closedir(tasks);
+	return run;
+}
+
+void others_sleep(void)
+{
+	long long end = ms_now() + SETTLE_MS;
+
+	while (others_run() && ms_now() < end)
+		usleep(1000);
+}
+
 long long ms_now(void)
 {
 	struct timespec ts;
@@ -149,8 +183,8 @@ long long ms_now(void)
 	return ts.tv_sec * 1000ll + ts.tv_nsec / 1000000;
 }
 
-/* A busy machine is late by a lot, but not by as much as the 5 s of a linger that nothing
- * ends; early is always wrong. */
+/* A call on a busy machine may return late, but not as late as a close() that lingers for its
+ * full 5 s.  A call that returns early is always wrong. */
 #define LATE_MS 4000
 void took(long long since_ms, int expected_ms)
 {

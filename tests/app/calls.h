@@ -95,6 +95,7 @@ void state(struct ctx *x, const char *what); /* all bits poll() gives now */
 void settle(struct ctx *x, int events);      /* until all of them are there */
 void got(struct ctx *x, const void *p, long len); /* right bytes? counts them */
 void made(struct ctx *x, void *p, size_t len);    /* next bytes to send */
+void others_sleep(void); /* until all other threads of this process do */
 long long ms_now(void);
 void took(long long since_ms, int expected_ms);
 void on_signal(int sig, int flags);   /* counts into signals */

@@ -496,7 +496,7 @@ static void shut_under(struct ctx *x, void *(*blocked)(void *), int how)
 	pthread_t t;
 
 	pthread_create(&t, NULL, blocked, x);
-	usleep(60000);
+	others_sleep();
 	shutdown(x->fd, how);
 	pthread_join(t, NULL);
 }
@@ -585,7 +585,7 @@ SCENARIO(close_under_recv)
 	pthread_t t;
 
 	pthread_create(&t, NULL, blocked_recv, x);
-	usleep(60000);
+	others_sleep();
 	RES("close", close(x->fd));
 	far_do(x, FAR_SEND, 16);
 	pthread_join(t, NULL);

@@ -3,8 +3,8 @@
  * tests/app/calls_dead.c - scenarios: the peer's process is killed, or resets (see
  * calls.h)
  *
- * The peer is a forked child that opens a connection of its own, has some turns, so
- * that the connection moves where that is to be had, and then does what the scenario
+ * The peer is a forked child.  It opens a connection of its own and makes some turns, so
+ * that osf moves the connection where it can.  Then the peer does what the scenario
  * says.  When peer_kill() has returned, the kernel has told us all that it will.
  */
 #include "calls.h"
@@ -318,8 +318,8 @@ static void flood(int fd)
 	}
 }
 
-/* The bytes of before the move fill TCP's window, so that the FIN of the peer's kernel
- * has no place behind them. */
+/* The bytes that were sent before the move fill TCP's window.  So the peer's kernel cannot
+ * send its FIN behind them. */
 static void closed_window(bool has_turns)
 {
 	struct peer p = peer_start(flood, has_turns);

@@ -4,8 +4,8 @@
  * changes the set (see calls.h)
  *
  * The waiting thread checks that each event carries data that the program has given.
- * Every round has a new set, because a set behaves otherwise once it has served a
- * socket.  The rounds are many, because each is a race.
+ * Every round makes a new set, because a set that has served a socket behaves differently.
+ * There are many rounds, because each is a race.
  */
 #include "calls.h"
 

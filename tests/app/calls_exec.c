@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/app/calls_exec.c - scenarios: a connection that another program goes on
- * with, after an exec() or spawn; with the library and without (see
+/* tests/app/calls_exec.c - scenarios: another program continues a connection
+ * after exec() or spawn, with the library and without it (see
  * calls_part.h) */
 #include "calls_part.h"
 

@@ -442,8 +442,8 @@ SCENARIO(fd_tcp_info)
 	    info.tcpi_state == TCP_CLOSE || info.tcpi_state == TCP_LAST_ACK);
 }
 
-/* The number that the connection was made under is closed; its copy is the only one
- * when the connection is left to the kernel, for it is half closed. */
+/* The program copies the descriptor and closes the original.  Only the copy is left when osf
+ * leaves the half-closed connection to the kernel. */
 SCENARIO(fd_copy_left_to_kernel)
 {
 	struct tcp_info ti = { 0 };

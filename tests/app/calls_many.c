@@ -350,8 +350,8 @@ static bool is_echoed(int fd)
 	return send(fd, &byte, 1, 0) == 1 && recv(fd, &byte, 1, 0) == 1;
 }
 
-/* How many, and how many of them work; their numbers too, where ours are nowhere among
- * them. */
+/* Prints how many descriptors there are and how many of them work; also their numbers, unless
+ * a descriptor of osf's could be among them. */
 static void opened(const int *fd, int n, int err, bool hard_too)
 {
 	int n_work = 0, n_row = 0;

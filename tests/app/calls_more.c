@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* tests/app/calls_more.c - scenarios: MSG_MORE and TCP_CORK: what is held back, until
- * when, and what lets it go (see calls_part.h) */
+/* tests/app/calls_more.c - scenarios: MSG_MORE and TCP_CORK: which bytes are held back,
+ * until when, and which calls send them (see calls_part.h) */
 #include "calls_part.h"
 
 #include <sys/resource.h>
@@ -392,8 +392,8 @@ SCENARIO(more_timeouts)
 	turns(x, 3);
 }
 
-/* Who has shut its reading half never takes what is held back; its waits for something
- * else last their time, and cost nothing. */
+/* A program that has shut its reading half never reads the bytes that are held back.  When it
+ * waits for something else, it sleeps until its timeout, and does not spin. */
 SCENARIO(more_wakes_no_deaf_one)
 {
 	struct pollfd p = { .fd = x->fd, .events = POLLPRI };

@@ -258,8 +258,8 @@ SCENARIO(process_pass_dropped)
 
 static void nothing(int sig) {}
 
-/* The far end is on its way back, so what is unread needs a process of its own;
- * signals interrupt whatever is done for that. */
+/* The far end falls back to the kernel, so a relay process has to carry the unread bytes.
+ * Signals interrupt the calls that start the relay. */
 SCENARIO(process_pass_under_signals)
 {
 	struct itimerval often = { .it_value.tv_usec = 30,

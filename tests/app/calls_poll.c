@@ -55,8 +55,8 @@ SCENARIO(poll_wakes_on_data)
 {
 	struct pollfd pfd = { .fd = x->fd, .events = POLLIN };
 
-	far_do(x, FAR_SEND_LATER, 16);
 	long long t = ms_now();
+	far_do(x, FAR_SEND_LATER, 16);
 	RES("poll", poll(&pfd, n(1), -1));
 	took(t, LATER_MS - 20);
 	bits("revents", pfd.revents);

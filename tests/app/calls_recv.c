@@ -419,8 +419,8 @@ SCENARIO(recv_timeo)
 SCENARIO(recv_timeo_data_comes)
 {
 	rcvtimeo(x, 3000);
-	far_do(x, FAR_SEND_LATER, 10);
 	long long t = ms_now();
+	far_do(x, FAR_SEND_LATER, 10);
 	recv_got(x, "recv", 20, 0);
 	took(t, LATER_MS - 10);
 }
@@ -611,8 +611,8 @@ SCENARIO(recv_while_sending)
 	out(" far=%ld", far_end(x));
 }
 
-/* A short read means that nothing was left, also when what was sent came by
- * different ways. */
+/* A read that returns less than was asked for means that nothing is left, also when a part of
+ * the bytes came through TCP and a part through shared memory. */
 SCENARIO(recv_takes_all)
 {
 	int unread = 0;
@@ -650,8 +650,8 @@ SCENARIO(recv_urgent)
 	RES("again", recv(x->fd, buf, n(10), MSG_OOB));
 }
 
-/* The connection goes back to the kernel, first our direction, then the peer's.  What
- * says so lies in the way of bytes, and is nothing to read. */
+/* The connection falls back to the kernel, first our direction, then the peer's.  The mark that
+ * says so lies in the ring where bytes would lie, and must not make the socket readable. */
 SCENARIO(recv_after_the_way_back)
 {
 	int one = 1;

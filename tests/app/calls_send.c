@@ -53,9 +53,9 @@ SCENARIO(send_to_address)
 	RES("long", sendto(x->fd, buf, n(100), 0, (void *)&sa, 4096));
 }
 
-/* A message whose address is cut off, and one whose control data has no room for a
- * header: both are sent, to the peer and not past what it reads.  Headers that are wrong
- * are refused before anything is sent. */
+/* sendmsg() ignores an address that is too short, and control data that is too short for a
+ * header: it sends both messages to the peer.  It refuses wrong headers before it sends
+ * anything. */
 SCENARIO(send_msg_odd)
 {
 	struct sockaddr_storage to[8] = { { .ss_family = AF_INET } };

@@ -443,8 +443,8 @@ SCENARIO(process_cancel_disabled)
 	play(x, "s10r10w10f10");
 }
 
-/* A request that is pending takes effect in no call that POSIX does not name, not even if
- * ours asks the kernel by one that it does name. */
+/* A pending cancellation acts only in the calls that POSIX names.  It must not act in another
+ * call just because osf asks the kernel by one that POSIX names. */
 struct steps {
 	struct ctx *x;
 	int n, copy;

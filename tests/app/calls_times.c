@@ -56,8 +56,8 @@ static void times_of(struct ctx *x, const char *what, int name, int value)
 	RES(what, setsockopt(x->fd, SOL_SOCKET, name, &value, sizeof(value)));
 	int64_t since_us = 0;
 	long r = 0;
-	/* The kernel begins to take times a little later; and the first may have come
-	 * otherwise than by TCP. */
+	/* The kernel begins to record times a little later, and the first bytes may have
+	 * come through shared memory. */
 	for (long long end = ms_now() + 10000; ms_now() < end;) {
 		since_us = wall_us();
 		far_do(x, FAR_SEND, 10);

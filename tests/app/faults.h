@@ -17,9 +17,9 @@
 #include "faults_stream.h"
 #include "osf/stats.h"
 
-/* Bound from a peer's death to the survivor's knowing, on a busy machine.  With 80 runs side
- * by side on two cores it is 22 ms in the middle and 748 ms at most; the kernel's connections
- * take as long. */
+/* The longest from a peer's death until the survivor notices, on a busy machine.  With 80 runs
+ * side by side on two cores the median is 22 ms and the maximum 748 ms, as long as for the
+ * kernel's connections. */
 #define DEATH_MS 3000
 /* The same, for any other event that another process has to bring about. */
 #define ANSWER_MS 30000

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/app/faults_ends.c - a peer whose last words are not true
+ * tests/app/faults_ends.c - a peer that announces something and then does not do it
  *
  *     hostile.c, manner ends_*  <- one connection ->  near end: every call returns
  *
- * It says that its stream has ended in the ring, and no mark is there; its records lead in
- * a circle; it has counted doorbells that never come; it dies while it falls back, after it
- * has shut its direction down, too.  The first two are lies.  The others happen to honest
- * peers that are killed.  Whoever waits for bytes or for room learns of the end, and does
- * not use the core until then.  Called by faults.c.
+ * The peer says that its stream has ended in the ring, but no end mark is there; its records
+ * point to each other in a circle; it has counted doorbells that never come; or it dies while
+ * it falls back, also after a shutdown() of its direction.  The first two are attacks.  The
+ * others happen to honest peers that are killed.  A thread that waits for bytes or for room
+ * must learn of the end, and sleep until then.  Called by faults.c.
  */
 #include "faults_hostile.h"
 

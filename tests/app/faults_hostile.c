@@ -35,8 +35,8 @@
 #define LATE_MS 3000
 #define MESSAGE_BYTES 6000 /* at most */
 
-/* What the library may keep from hostile connections: for later ones, 16 files that it
- * must not close, and what other processes are still closing. */
+/* The descriptors that the library may keep after hostile connections: some for later
+ * connections, 16 that it must not close, and some that other processes are still closing. */
 #define HOLDS_MAX 40u
 
 /* No call on a descriptor that does not block may wait for a peer.  The machine may be slow,

@@ -92,8 +92,8 @@ static void limit_fsize(struct ctx *x)
 #define ANSWER(what) BPF_STMT(BPF_RET | BPF_K, what)
 #define FAIL_WITH(err) ANSWER(SECCOMP_RET_ERRNO | (uint32_t)(err))
 
-/* osf hears of a filter that the program sets by prctl() or syscall(), and leaves
- * everything to the kernel.  This one is to meet osf at work. */
+/* When a program sets a filter by prctl() or syscall(), osf notices and leaves everything to
+ * the kernel.  This test sets the filter so that osf does not notice it. */
 static long set_filter(const struct sock_fprog *prog)
 {
 	long r;
@@ -202,8 +202,8 @@ FEW_DESCRIPTORS(3);
 FEW_DESCRIPTORS(4);
 FEW_DESCRIPTORS(6);
 
-/* The connection is there, and the program gives up the right to open anything, as
- * one does that locks itself in. */
+/* After the connection is made, the program gives up the right to open files, as programs do
+ * that put themselves into a sandbox. */
 static void works_without_new_descriptors(struct ctx *x)
 {
 	limit_set(RLIMIT_NOFILE, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/app/faults_peer.c - the peer dies, stands still, is another's, or has none
- * of the library; and processes that the near end has forked
+ * tests/app/faults_peer.c - the peer dies, is stopped, belongs to another user, or runs
+ * without the library; and processes that the near end has forked
  *
  *     near end: blocked in some call          far end: streams, or does nothing
  *            watcher: waits until the near end sleeps; kills, or stops and goes on

@@ -48,6 +48,7 @@ REPORTS_MAX = 3
 REPORT_MAX = 3000  # characters
 TABLE_MAX = 20  # processes, so that what comes before stays in sight
 HERE = os.path.dirname(os.path.abspath(__file__))
+SHM = "/dev/shm"
 
 PACKAGES = {"redis-server": "redis-server", "redis-benchmark": "redis-tools",
             "redis-cli": "redis-tools", "memcached": "memcached",
@@ -294,13 +295,15 @@ class Run:
             skip("no %s; set OSF_BUILD, or OSF_TEST_KERNEL=1" % self.lib)
         self.tmp = tempfile.mkdtemp(prefix="osf-test.")
         os.chmod(self.tmp, 0o755)
-        self.stats = os.path.join(self.tmp, "stats")
-        os.mkdir(self.stats, 0o777)
+        # There may be ten thousand of these files, which a disk takes its time to remove.
+        self.stats = tempfile.mkdtemp(
+            prefix="test-stats.", dir=SHM if os.access(SHM, os.W_OK) else self.tmp)
         os.chmod(self.stats, 0o777)
+        self.own_stats = self.stats  # a test may set another one
         self.sanitizer = Sanitizer(self.build, self.path("reports"))
         why_not = self.sanitizer.why_not(needs, not_with or {})
         if why_not:
-            shutil.rmtree(self.tmp, ignore_errors=True)
+            self.remove()
             skip(why_not)
         self.procs = []
         self.serial = itertools.count()
@@ -336,7 +339,11 @@ class Run:
         for pid in self.relays():
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        shutil.rmtree(self.tmp, ignore_errors=True)
+        self.remove()
+
+    def remove(self):
+        for path in (self.tmp, self.own_stats):
+            shutil.rmtree(path, ignore_errors=True)
 
     def fail(self, why):
         if not self.is_kernel:

@@ -175,7 +175,7 @@ static int tcp_socket(void)
 	return fd;
 }
 
-/* The victim's, for the connection that we have accepted; -1 when there is none in
+/* The victim's socket for the connection that we have accepted; -1 when it does not appear in
  * time. */
 static int proposal_of_victim(struct foe *f)
 {
@@ -851,8 +851,8 @@ static bool has_ended(struct foe *f)
 	return !n || errno != EAGAIN;
 }
 
-/* As say(), with descriptors of other kinds in place of some of the @n in @fds, or
- * behind them.  None of those stays open here. */
+/* As say(), but replaces some of the @n descriptors in @fds by descriptors of other kinds, or
+ * adds such behind them.  Closes them here afterwards. */
 static void say_oddly(struct foe *f, struct hello *h, const int *fds, size_t n)
 {
 	int all[8], made[8];
@@ -1012,8 +1012,8 @@ static void meet_once(struct foe *f, int listener, uint16_t port)
 	heard();
 }
 
-/* Is the first to fall back, and does not settle until the victim's program has done
- * what it wants to do: nothing of that may come by TCP before. */
+/* Falls back first, and does not finish the fallback until the victim's program has made its
+ * calls: bytes of these calls must not come by TCP before. */
 static void be_first_and_slow(int listener, uint16_t port, bool has_shut)
 {
 	struct foe f = { .tcp = -1, .channel = -1, .rng = seed };

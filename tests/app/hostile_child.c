@@ -5,7 +5,7 @@
  *
  *     hostile_child ROUNDS [SEED [MS]]
  *
- *     far     sends back what it gets, without mercy for who is reset
+ *     far     sends back what it gets, and ignores connections that are reset
  *     parent  uses its connections by every kind of call; each has to return
  *     child   after fork(): another user; random words into random places of what
  *             it inherited: the pages of shared sockets, counts, claims, statistics
@@ -114,8 +114,8 @@ static struct range {
 } ranges[RANGES];
 static int n_ranges;
 
-/* What the library shares by fork; segments of connections are the peer's to write,
- * too, and tests/app/faults_hostile.c is about them. */
+/* The memory that the library shares with forked children.  The peer may write segments of
+ * connections, too; tests/app/faults_hostile.c is about those. */
 static void find_ranges(void)
 {
 	FILE *f = fopen("/proc/self/maps", "re");

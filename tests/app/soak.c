@@ -135,8 +135,8 @@ static int connect_once(const struct sockaddr_in *sa)
 	return fd;
 }
 
-/* Ports run out when many connections closed: a minute is the wait.  A connect()
- * that a signal ended goes on, and says so. */
+/* Ports run out after many closed connections, which keep them for a minute.  A connect()
+ * that a signal interrupted continues, and the next call reports that. */
 int connect_to(uint32_t addr, uint16_t port)
 {
 	struct sockaddr_in sa = address(addr, port);

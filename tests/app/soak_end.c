@@ -6,7 +6,7 @@
  *               -> event()  after some bytes: a copy, a child, another program,
  *                           another process
  *
- * Streams are pipes of a length that both ends know; each direction ends with a
+ * Both ends know the length of a stream; each direction ends with a
  * FIN.  Only side 0 ever sleeps in send(), so the two never wait for each other.
  * Waits have no timeout: a wake-up that is lost is a hang.
  */

@@ -307,10 +307,10 @@ static void round_run(uint32_t i, int listener, uint16_t port,
 }
 
 /*
- * A closed connection may take a moment to go.  A process keeps the bells that it has
- * made, one for each thread that slept at the same time.  A thread that was joined may
- * still be there for the kernel when those of the next round begin, so that there may be
- * more bells than threads in a round.
+ * A closed connection may take a moment to disappear.  A process keeps the bells that it has
+ * made, one for each thread that slept at the same time.  The kernel may still have a thread
+ * that was joined when the threads of the next round begin, so there may be more bells than
+ * a round has threads.
  */
 static bool is_clean(const struct holdings *before, struct holdings *now)
 {

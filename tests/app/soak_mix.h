@@ -3,10 +3,10 @@
  * tests/app/soak_mix.h - one end of a stream, and what all processes of the mix
  * share
  *
- * An end is a descriptor and a few numbers: who has these goes on with the
- * stream, be it a thread, a forked child, this program executed again (the
- * numbers are its arguments) or a process that was passed the descriptor (they
- * are the message).  The shared memory is a memfd that stays open, under one
+ * An end is a descriptor and a few numbers.  Any thread or process that has these
+ * can continue the stream: a forked child, this program executed again (its
+ * arguments are the numbers), or a process that was passed the descriptor (the
+ * message has the numbers).  The shared memory is a memfd that stays open, under one
  * number, in every process.
  */
 #ifndef TESTS_SOAK_MIX_H

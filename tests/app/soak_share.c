@@ -6,10 +6,10 @@
  *                  near: this process and USERS forked children, all on the same
  *                        connection; LOOKERS only ask about it
  *
- * Who sends or receives holds a mutex of that direction, which also guards the
- * offset, so every byte can be checked whoever moved it.  Nothing else is in
- * order: one process sends while another receives, others peek, poll and ask for
- * counts, and processes come and go.
+ * A process that sends or receives holds the mutex of that direction.  The mutex also
+ * guards the offset, so every byte can be checked, whichever process moved it.  Nothing
+ * else is ordered: one process sends while another receives, others peek, poll and ask
+ * for counts, and processes start and end.
  */
 #include "soak.h"
 

@@ -6,7 +6,7 @@
  *     conn_accepted() -> conn_read_plan()      server
  *            then steps (stress_loop.c) -> conn_finish()
  *
- * Who may reset a connection stands in its plan; a reset by anybody else is a
+ * The plan of a connection says which end may reset it; a reset by the other end is a
  * failure.  The registry of open connections exists for the watchdog.
  *
  * Runs on the worker that owns the connection.

@@ -233,10 +233,10 @@ static ssize_t rx_timeo(struct io *io, struct conn *c, size_t n)
 }
 
 /*
- * Readable means SO_RCVLOWAT bytes, or fewer when the receive window is nearly
- * shut, so the count is not judged.  The wait is poll()'s, because recv() may
- * sleep for ever in Linux: it takes what is there, and what comes then wakes it
- * only if that alone reaches the mark.
+ * A socket is readable with SO_RCVLOWAT bytes, or with fewer when the receive window is
+ * nearly shut, so this test does not judge the count.  It waits by poll(), because recv()
+ * may sleep for ever in Linux: recv() takes the bytes that are there, and later bytes wake
+ * it only if they alone reach SO_RCVLOWAT.
  */
 static ssize_t rx_lowat(struct io *io, struct conn *c, size_t n)
 {

@@ -139,7 +139,7 @@ class Case:
 
 
 def stats_dir(run, variant):
-    path = run.path("stats-" + variant)
+    path = os.path.join(run.stats, variant)
     os.makedirs(path, mode=0o777, exist_ok=True)
     os.chmod(path, 0o777)
     return path

@@ -3,13 +3,14 @@
 #
 # tests/fuzz/smoke.sh FUZZER CORPUS - the corpus, then a few seconds of new inputs
 #
-# OSF_TEST_FAST=1 (make check FAST=1): the corpus, and one second.
+# OSF_TEST_FAST=1 (make check FAST=1): the corpus, and one second.  make fuzz looks for
+# longer.
 #
 # New inputs go to a folder that is removed again; an input that fails is printed
 # in base64, to be put into CORPUS once it is understood.
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
-seconds=4
+seconds=2
 [ -z "$OSF_TEST_FAST" ] || seconds=1
 
 "$1" -max_total_time="$seconds" -rss_limit_mb=2048 -print_final_stats=1 \

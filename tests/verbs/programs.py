@@ -18,8 +18,7 @@ import time
 
 BUILD = os.environ.get("OSF_BUILD", "build")
 OSF = os.path.join(BUILD, "osf")
-# With -a perftest measures the clock's speed again for each of 23 sizes, a second or two
-# each on a busy machine.
+# Of one program.  perftest measures the clock's speed first, a second or two on a busy machine.
 LIMIT_S = 120
 COUNTERS = "counters" # of all programs of a folder
 LISTENING = {"tcp": "0A", "udp": "07"} # states of /proc/net

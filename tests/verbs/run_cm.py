@@ -71,7 +71,7 @@ IPERF3 = [
 ]
 PERFTEST = [
     ("ib_send_lat", "-n 1000", "recvs", 2000), ("ib_send_lat", "-c UD -n 1000", "recvs", 2000),
-    ("ib_send_bw", "-n 500", "recv_bytes", 65536 * 500), ("ib_send_bw", "-a -n 100", "recvs", 2300),
+    ("ib_send_bw", "-n 500", "recv_bytes", 65536 * 500), ("ib_send_bw", "-s 1048576 -n 100", "recvs", 100),
     ("ib_write_lat", "-n 1000", "writes", 2000), ("ib_write_bw", "-n 500", "write_bytes", 65536 * 500),
     ("ib_write_bw", "-n 500 -q 4", "write_bytes", 65536 * 500), ("ib_read_lat", "-n 1000", "reads", 1000),
     ("ib_read_bw", "-n 500", "read_bytes", 65536 * 500), ("ib_atomic_lat", "-n 1000", "atomics", 1000),

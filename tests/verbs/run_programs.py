@@ -3,7 +3,7 @@
 """
 tests/verbs/run_programs.py - unmodified verbs programs on the software RDMA device
 
-    run_programs.py pingpong|perftest [PATTERN]
+    run_programs.py pingpong|perftest|sizes [PATTERN]
 
 Server and client run under `osf run`.  A program passes if both ends exit with 0, and if
 the counters that the device writes at the end (OSF_RDMA_COUNTERS) say that it moved at
@@ -42,9 +42,9 @@ PERFTEST = [
     ("ib_send_lat", "-c UC -n 1000", "recvs", 1000),
     ("ib_send_lat", "-c UD -n 1000", "recvs", 1000),
     ("ib_send_lat", "-e -n 1000", "recvs", 1000),
-    ("ib_send_lat", "-a -n 100", "recvs", 2000),
+    ("ib_send_lat", "-s 1048576 -n 50", "recvs", 50),
     ("ib_write_lat", "-n 1000", "writes", 1000),
-    ("ib_write_lat", "-a -n 100", "writes", 2000),
+    ("ib_write_lat", "-s 1048576 -n 50", "writes", 50),
     ("ib_write_lat", "-c UC -n 1000", "writes", 1000),
     ("ib_send_bw", "-n 2000 -s 64", "recvs", 2000),
     ("ib_send_bw", "-n 500 -b", "recvs", 500),
@@ -70,7 +70,15 @@ ONE_SIDED = [
     ("OSF_RDMA_REACH=0 ib_atomic_lat", "-A CMP_AND_SWAP -n 300", "atomics", 300),
     ("OSF_RDMA_REACH=0 ib_atomic_bw", "-n 300", "atomics", 300),
 ]
-PACKAGE = {"pingpong": "ibverbs-utils", "perftest": "perftest"}
+# Each size from 2 bytes to 8 MB.  perftest measures the clock's speed anew for each, which takes
+# a second or two: for the night.
+SIZES = [
+    ("ib_send_lat", "-a -n 100", "recvs", 2000),
+    ("ib_write_lat", "-a -n 100", "writes", 2000),
+    ("ib_send_bw", "-a -n 100", "recvs", 2000),
+]
+KINDS = {"pingpong": PINGPONG, "perftest": PERFTEST, "sizes": SIZES}
+PACKAGE = {"pingpong": "ibverbs-utils", "perftest": "perftest", "sizes": "perftest"}
 
 
 def run(program, args, end, name, least):
@@ -96,7 +104,7 @@ def run(program, args, end, name, least):
 def main():
     kind = sys.argv[1]
     pattern = sys.argv[2] if len(sys.argv) > 2 else "*"
-    cases = [(*c[:2], "server", *c[2:]) for c in (PINGPONG if kind == "pingpong" else PERFTEST)]
+    cases = [(*c[:2], "server", *c[2:]) for c in KINDS[kind]]
     if kind == "perftest":
         cases += [(*c[:2], "client", *c[2:]) for c in ONE_SIDED]
     for program in sorted({case[0].split()[-1] for case in cases}):

@@ -439,9 +439,12 @@ static void a_group_is_waited_for_by_its_descriptor(void)
 	for (int i = 0; i < 20; i++) {
 		int armed;
 
-		while ((armed = osf_group_arm(w->server)) == 1)
-			EXPECT(osf_group_poll(w->server) >= 0);
-		EXPECT_EQ(armed, 0);
+		/* A late acknowledgement may come over the port at any time. */
+		do {
+			while ((armed = osf_group_arm(w->server)) == 1)
+				EXPECT(osf_group_poll(w->server) >= 0);
+			EXPECT_EQ(armed, 0);
+		} while (is_tcp() && epoll_wait(ep, &ev, 1, 0) == 1);
 		EXPECT_EQ(epoll_wait(ep, &ev, 1, 0), 0);
 		end_send(c, "x", 1, FLUSH | INLINE);
 		EXPECT_EQ(epoll_wait(ep, &ev, 1, 5000), 1);

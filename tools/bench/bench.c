@@ -231,8 +231,8 @@ static int bench_all(const struct parsed *p)
 	return proc_is_interrupted() ? EXIT_SIGNAL + 2 : status;
 }
 
-/* The library to compare with, found and loaded once into a program of ours: ld.so
- * goes on without one that it cannot load, and then there is nothing to compare. */
+/* Finds the library to compare with, and loads it once into a program of ours.  ld.so would
+ * start programs without a library that it cannot load, and they would measure the kernel. */
 static int find_against(struct parsed *p, char *path)
 {
 	char preload[PATH_MAX + 16];

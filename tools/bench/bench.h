@@ -5,7 +5,7 @@
  * This folder, in the order in which a benchmark passes through it:
  *
  *     bench.c        the command
- *     bench_table.c  what is measured, and the bars
+ *     bench_table.c  what is measured, and the bars: bench_*.def
  *     bench_run.c    runs them: kernel, osf, older osf, UCX, kernel, ...
  *     bench_runs.h   the function that runs each of them once:
  *       bench_tools.c    those made of other projects' programs

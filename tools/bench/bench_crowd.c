@@ -4,8 +4,8 @@
  *
  *     a busy loop on each of the two cores -> the benchmark -> the loops end
  *
- * A thread that spins on a core that others want delays the one that it waits for.
- * The loops are on the kernel on every side, and start before the server.
+ * A thread that spins on a core takes time from the thread that it waits for.
+ * The busy loops never run under osf, and start before the server.
  */
 #include "osf.h"
 #include "bench_pair.h"

@@ -10,7 +10,7 @@
  * A figure of the osf side counts only when the statistics of the processes
  * that took part show connections in shared memory: a benchmark that quietly
  * ran on the kernel is a failure, however good its figures.  The older build may
- * fail or be silent about it: the result then says so, and is not the worse for it.
+ * fail, or write no statistics: the result then says so, and does not count as failed.
  */
 #include "osf.h"
 #include "bench.h"

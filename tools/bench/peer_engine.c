@@ -136,8 +136,8 @@ static uint16_t near_port(uint32_t i)
 	return (uint16_t)(PORT_LISTENED + i / PORTS);
 }
 
-/* A segment of the @i-th peer, to be given to the stack.  Of its text only the place is
- * there, as of what a device has written. */
+/* Makes a segment of the @i-th peer for the stack.  Nobody writes its payload, as in a frame
+ * that a device wrote: the program is the first to touch those bytes. */
 static void far_sends(struct rig *r, uint32_t i, unsigned flags, uint32_t len)
 {
 	struct far *far = &r->fars[i];

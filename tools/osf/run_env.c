@@ -103,8 +103,8 @@ bool env_has_verbs(const char *lib)
 	return is_there;
 }
 
-/* The device comes first: it leaves to the library those of libibverbs' names that the
- * library has, too. */
+/* The RDMA device comes first: both libraries define some of libibverbs' names, and the device
+ * passes those calls on to libosf.so. */
 char *env_libraries(const char *lib)
 {
 	char *verbs = verbs_beside(lib);

@@ -44,8 +44,8 @@ static int try_parent(struct scratch *d, const char *parent)
 		return -errno;
 	snprintf(lock, sizeof(lock), "%s/" LOCK, path);
 	snprintf(made, sizeof(made), "%s" NEW, lock);
-	/* Nobody else can enter, and a sweep leaves what has no such file: so
-	 * it gets its name when it is locked. */
+	/* Other users cannot enter the directory, and a sweep leaves a directory
+	 * without this file alone.  So the file gets its name after it is locked. */
 	int fd = open(made, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	int err =
 	    fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || rename(made, lock) < 0

@@ -73,9 +73,9 @@ struct seg_list {
  * @costs: the list's, for the bounds on what one user's segments may cost
  * @why: SEG_WHY_MAX bytes; filled on error with what is wrong with the file
  *
- * Users cannot make the command of another one read and keep as much as they
- * like: there is a bound for all segments that belong to one user, far above
- * what a million sockets need.  The user's own have none.
+ * A user must not be able to make another user's command read and keep any amount
+ * of memory.  So there is a limit for all segments that belong to one user, far
+ * above what a million sockets need.  The caller's own segments have no limit.
  *
  * Return: 0, or
  *   -EAGAIN     its process has not written the header yet

@@ -85,8 +85,8 @@ static int find_of(struct tap_sources *s, pid_t pid)
 	return 0;
 }
 
-/* A device's name means something in its network namespace: ours, when it is asked for.
- * True, too, where the process has ended, or may not be looked at. */
+/* Is process PID in our network namespace?  A device's name has a meaning in one namespace
+ * only, and the user means ours.  Also true when the process has ended or may not be read. */
 static bool is_near(const char *pid)
 {
 	struct stat ours, its;

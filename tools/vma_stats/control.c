@@ -6,7 +6,7 @@
  *     -S      ->  the full view of a socket, into the program's log or its
  *                 standard error
  *
- * The program takes no part in either, so it does not matter what it waits for.
+ * The program does nothing for this, so it works whatever the program waits for.
  */
 #include "vma_stats.h"
 #include <errno.h>

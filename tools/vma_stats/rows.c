@@ -6,10 +6,10 @@
  *     its table of packets: VMA's extra API -+-> struct row, in the order of fd
  *     kernel.c: queues, states, UDP ---------+
  *
- * Packets of TCP are calls that moved bytes.  What is in a ring is what its peer
- * has sent and this side has not received, if the peer may be looked at.  The two are
- * read one after the other, and the sender's side always first: what passes meanwhile was
- * never in the queue.
+ * Packets of TCP are calls that moved bytes.  The bytes in a ring are those that its peer
+ * has sent and this side has not received; they are shown if we may read the peer's
+ * counters.  The sender's counter is always read first: bytes that pass between the two
+ * reads then do not count as queued.
  */
 #include "../osf/diag.h"
 #include "vma_stats.h"

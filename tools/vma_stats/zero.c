@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/vma_stats/zero.c - counters that begin at 0 again, without a change to any
+ * tools/vma_stats/zero.c - shows counters from 0 again, without changing them
  *
  *     -z: what the sockets have counted -> DIR/vmastat.PID
  *     each view: the numbers of the program, less those in the file
