@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/atomic.h"
 #include "base/clock.h"
@@ -21,6 +22,12 @@
 #define NO_LIMIT (UINT64_C(1) << 60) /* version 1 says a number as large */
 #define LEVELS_MAX 16
 #define TEXT_MAX 4096
+
+/* What a look needs is not on the stack: the program's thread may have one of 16 KiB. */
+struct scratch {
+	char lines[TEXT_MAX]; /* of /proc/self/cgroup */
+	char dir[PATH_MAX], path[PATH_MAX], text[TEXT_MAX];
+};
 
 static uint64_t room = UINT64_MAX, looked_ns;
 
@@ -36,68 +43,71 @@ static bool text_of(const char *path, char text[TEXT_MAX])
 	return n > 0;
 }
 
-/* The number in @dir/@file; UINT64_MAX: there is none, as in "max". */
-static uint64_t number_in(const char *dir, const char *file)
+/* @dir/@file becomes s->text. */
+static bool read_in(struct scratch *s, const char *dir, const char *file)
 {
-	char path[PATH_MAX], text[TEXT_MAX];
+	return snprintf(s->path, sizeof(s->path), "%s/%s", dir, file) <
+		   (int)sizeof(s->path) &&
+	       text_of(s->path, s->text);
+}
 
-	if (snprintf(path, sizeof(path), "%s/%s", dir, file) >=
-		(int)sizeof(path) ||
-	    !text_of(path, text) || text[0] < '0' || text[0] > '9')
+/* The number in @dir/@file; UINT64_MAX: there is none, as in "max". */
+static uint64_t number_in(struct scratch *s, const char *dir, const char *file)
+{
+	if (!read_in(s, dir, file) || s->text[0] < '0' || s->text[0] > '9')
 		return UINT64_MAX;
-	return strtoull(text, NULL, 10);
+	return strtoull(s->text, NULL, 10);
 }
 
 /* The kernel frees its cache of files before it kills a process, so the cache does not
  * count. */
-static uint64_t cached_in(const char *dir, bool is_v2)
+static uint64_t cached_in(struct scratch *s, bool is_v2)
 {
 	static const char *const keys[2][2] = {
 		{ "\ntotal_inactive_file ", "\ntotal_active_file " },
 		{ "\ninactive_file ", "\nactive_file " },
 	};
-	char path[PATH_MAX], text[TEXT_MAX];
 	uint64_t sum = 0;
 
-	if (snprintf(path, sizeof(path), "%s/memory.stat", dir) >=
-		(int)sizeof(path) ||
-	    !text_of(path, text))
+	if (!read_in(s, s->dir, "memory.stat"))
 		return 0;
 	for (int i = 0; i < 2; i++) {
-		const char *at = strstr(text, keys[is_v2][i]);
+		const char *at = strstr(s->text, keys[is_v2][i]);
 
 		sum += at ? strtoull(at + strlen(keys[is_v2][i]), NULL, 10) : 0;
 	}
 	return sum;
 }
 
-static uint64_t room_in(const char *dir, bool is_v2)
+/* In the cgroup s->dir. */
+static uint64_t room_in(struct scratch *s, bool is_v2)
 {
-	uint64_t limit =
-	    number_in(dir, is_v2 ? "memory.max" : "memory.limit_in_bytes");
+	uint64_t limit = number_in(
+	    s, s->dir, is_v2 ? "memory.max" : "memory.limit_in_bytes");
 
 	if (limit >= NO_LIMIT)
 		return UINT64_MAX;
-	uint64_t used =
-	    number_in(dir, is_v2 ? "memory.current" : "memory.usage_in_bytes");
+	uint64_t used = number_in(
+	    s, s->dir, is_v2 ? "memory.current" : "memory.usage_in_bytes");
 	if (used == UINT64_MAX)
 		return UINT64_MAX;
-	limit += cached_in(dir, is_v2);
+	limit += cached_in(s, is_v2);
 	return limit > used ? limit - used : 0;
 }
 
 /* The cgroup @name below @root, and all that it is part of. */
-static uint64_t room_from(const char *root, const char *name, bool is_v2)
+static uint64_t room_from(struct scratch *s, const char *root, const char *name,
+			  bool is_v2)
 {
-	char dir[PATH_MAX];
 	size_t bottom = strlen(root);
 	uint64_t least = UINT64_MAX;
 
-	if (snprintf(dir, sizeof(dir), "%s%s", root, name) >= (int)sizeof(dir))
+	if (snprintf(s->dir, sizeof(s->dir), "%s%s", root, name) >=
+	    (int)sizeof(s->dir))
 		return UINT64_MAX;
 	for (int i = 0; i < LEVELS_MAX; i++) {
-		uint64_t here = room_in(dir, is_v2);
-		char *end = strrchr(dir + bottom, '/');
+		uint64_t here = room_in(s, is_v2);
+		char *end = strrchr(s->dir + bottom, '/');
 
 		least = here < least ? here : least;
 		if (!end)
@@ -108,7 +118,7 @@ static uint64_t room_from(const char *root, const char *name, bool is_v2)
 }
 
 /* A line of /proc/self/cgroup: NUMBER:CONTROLLERS:NAME; version 2 has no controllers. */
-static uint64_t room_of_line(char *line)
+static uint64_t room_of_line(struct scratch *s, char *line)
 {
 	char *of = strchr(line, ':'), *name = of ? strchr(of + 1, ':') : NULL;
 
@@ -116,28 +126,40 @@ static uint64_t room_of_line(char *line)
 		return UINT64_MAX;
 	*name++ = '\0';
 	if (!of[1])
-		return room_from("/sys/fs/cgroup", name, true);
+		return room_from(s, "/sys/fs/cgroup", name, true);
 	return strcmp(of + 1, "memory")
 		   ? UINT64_MAX
-		   : room_from("/sys/fs/cgroup/memory", name, false);
+		   : room_from(s, "/sys/fs/cgroup/memory", name, false);
+}
+
+static uint64_t look_with(struct scratch *s)
+{
+	uint64_t least = UINT64_MAX;
+
+	if (number_in(s, "/proc/sys/vm", "overcommit_memory") == 2)
+		return 0;
+	if (!text_of("/proc/self/cgroup", s->lines))
+		return UINT64_MAX;
+	for (char *line = s->lines, *end; *line; line = end) {
+		end = line + strcspn(line, "\n");
+		if (*end)
+			*end++ = '\0';
+		uint64_t here = room_of_line(s, line);
+		least = here < least ? here : least;
+	}
+	return least;
 }
 
 static uint64_t look(void)
 {
-	char text[TEXT_MAX];
-	uint64_t least = UINT64_MAX;
+	struct scratch *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE,
+				 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	if (number_in("/proc/sys/vm", "overcommit_memory") == 2)
+	if (s == MAP_FAILED)
 		return 0;
-	if (!text_of("/proc/self/cgroup", text))
-		return UINT64_MAX;
-	for (char *line = text, *end; *line; line = end) {
-		end = line + strcspn(line, "\n");
-		if (*end)
-			*end++ = '\0';
-		uint64_t here = room_of_line(line);
-		least = here < least ? here : least;
-	}
+	uint64_t least = look_with(s);
+
+	munmap(s, sizeof(*s));
 	return least;
 }
 

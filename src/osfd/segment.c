@@ -12,6 +12,7 @@
 
 #define TCP_HEAD 20
 #define TIMESTAMPS 12 /* two NOPs, and the option */
+#define SEGMENT_MAX (TCP_HEAD + TIMESTAMPS + 1)
 #define FLAGS_ACK 0x10
 #define FLAGS_RST_ACK 0x14
 #define FLAGS_FIN_ACK 0x11
@@ -35,14 +36,14 @@ static socklen_t raw_addr(const uint8_t addr[16], struct sockaddr_storage *ss)
 	return sizeof(*in6);
 }
 
-/* @seg: room for a header and the timestamps.  @f: snd_nxt is the sequence number.
- * Return: the segment's length */
-static uint32_t build(uint8_t seg[TCP_HEAD + TIMESTAMPS],
-		      const struct steer_key *k, const struct frozen *f,
-		      uint8_t flags)
+/* @seg: room for a header, the timestamps and @n_bytes, which are 0.  @f: snd_nxt is the
+ * sequence number.  Return: the segment's length */
+static uint32_t build(uint8_t seg[SEGMENT_MAX], const struct steer_key *k,
+		      const struct frozen *f, uint8_t flags, uint32_t n_bytes)
 {
 	bool has_ts = f->options & FROZEN_TIMESTAMPS;
-	uint32_t len = TCP_HEAD + (has_ts ? TIMESTAMPS : 0);
+	uint32_t head = TCP_HEAD + (has_ts ? TIMESTAMPS : 0);
+	uint32_t len = head + n_bytes;
 	uint32_t window = f->rcv_wup + f->rcv_wnd - f->rcv_nxt;
 	struct ip_addr src, dst;
 
@@ -53,7 +54,7 @@ static uint32_t build(uint8_t seg[TCP_HEAD + TIMESTAMPS],
 	memcpy(seg + 2, &k->peer_port, 2);
 	store_be32(seg + 4, f->snd_nxt);
 	store_be32(seg + 8, f->rcv_nxt);
-	seg[12] = (uint8_t)(len / 4 << 4);
+	seg[12] = (uint8_t)(head / 4 << 4);
 	seg[13] = flags;
 	if (f->options & FROZEN_WSCALE)
 		window >>= f->rcv_wscale;
@@ -70,12 +71,13 @@ static uint32_t build(uint8_t seg[TCP_HEAD + TIMESTAMPS],
 
 /* @scope: the device of a link-local address */
 static void send_segment(const struct steer_key *k, uint32_t scope,
-			 const struct frozen *f, uint8_t flags)
+			 const struct frozen *f, uint8_t flags,
+			 uint32_t n_bytes)
 {
-	uint8_t seg[TCP_HEAD + TIMESTAMPS];
+	uint8_t seg[SEGMENT_MAX];
 	struct sockaddr_storage local, peer;
 	socklen_t len = raw_addr(k->local, &local);
-	uint32_t n = build(seg, k, f, flags);
+	uint32_t n = build(seg, k, f, flags, n_bytes);
 
 	raw_addr(k->peer, &peer);
 	if (peer.ss_family == AF_INET6) {
@@ -107,19 +109,28 @@ void reset_peer(int fd, const struct connection *c, const struct frozen *f)
 	(void)connect(fd, &none, sizeof(none));
 	opt_set(fd, SOL_TCP, TCP_REPAIR, TCP_REPAIR_OFF_NO_WP);
 	opt_set(fd, SOL_SOCKET, SO_DETACH_FILTER, 0);
-	send_segment(&c->key, scope_of(c), f, FLAGS_RST_ACK);
+	send_segment(&c->key, scope_of(c), f, FLAGS_RST_ACK, 0);
 }
 
 void ack_peer(const struct connection *c, const struct frozen *f)
 {
-	send_segment(&c->key, scope_of(c), f, FLAGS_ACK);
+	send_segment(&c->key, scope_of(c), f, FLAGS_ACK, 0);
+}
+
+void ask_peer(const struct connection *c, const struct frozen *f,
+	      uint32_t n_unacked)
+{
+	struct frozen old = *f;
+
+	old.snd_nxt -= n_unacked + 1;
+	send_segment(&c->key, scope_of(c), &old, FLAGS_ACK, 1);
 }
 
 void wake_peer(const struct steer_key *key, uint32_t snd_nxt)
 {
 	struct frozen f = { .snd_nxt = snd_nxt - 1 };
 
-	send_segment(key, 0, &f, FLAGS_ACK);
+	send_segment(key, 0, &f, FLAGS_ACK, 0);
 }
 
 /* A whole packet from the peer to us, without timestamps, which nobody knows. */

@@ -31,6 +31,13 @@ void wake_peer(const struct steer_key *key, uint32_t snd_nxt);
  * more. */
 void ack_peer(const struct connection *c, const struct frozen *f);
 
+/* Asks the peer for an ACK, by a byte of the stream that the peer has
+ * acknowledged long ago, as an old keepalive does.  A probe without a byte is
+ * not enough: a peer answers one each 500 ms at most, and another may have come
+ * a moment ago.  To a segment with a byte there is always an answer. */
+void ask_peer(const struct connection *c, const struct frozen *f,
+	      uint32_t n_unacked);
+
 /* Sends our kernel the segment with which the peer has ended the connection.
  * The engine has seen that segment and has not taken it.  Otherwise the peer
  * would repeat a FIN only after its retransmission timer, and would never

@@ -13,7 +13,7 @@
  *   6  TCP_REPAIR off, what a disconnect clears put back
  *   7  the frames are the kernel's, and the filter is off; it hears of the peer's window;
  *      bytes that were never sent go out as usual
- *   8  a probe, which brings an ACK that nobody has heard meanwhile
+ *   8  a probe and an old byte, which bring an ACK that nobody has heard meanwhile
  *   9  an ACK, which brings a reset that nobody has heard; the peer's end, if the engine
  *      has seen it
  *
@@ -239,14 +239,17 @@ static int put_unsent(int fd, const struct connection *c,
 			 q->n_unsent);
 }
 
-/* Step 8.  The peer answers a probe.  It may have acknowledged bytes or opened its window
- * when nobody listened, and without the probe the kernel would wait for a timer. */
-static void hear_again(int fd, const struct frozen *f, const struct queues *q)
+/* Step 8.  The peer answers.  It may have acknowledged bytes or opened its window
+ * when nobody listened, and without the answer the kernel would wait for a timer. */
+static void hear_again(int fd, const struct connection *c,
+		       const struct frozen *f, const struct queues *q)
 {
 	if (q->n_unsent)
 		opt_set(fd, SOL_SOCKET, SO_DETACH_FILTER, 0);
-	if (has_queued(q) && !(f->flags & FROZEN_PEER_FIN))
+	if (has_queued(q) && !(f->flags & FROZEN_PEER_FIN)) {
 		probe_peer(fd);
+		ask_peer(c, f, q->n_unacked);
+	}
 	opt_set(fd, SOL_SOCKET, SO_REUSEADDR, !!(f->flags & FROZEN_REUSEADDR));
 }
 
@@ -330,7 +333,7 @@ int thaw(struct grant *g, int fd, const struct frozen *f,
 		reset_peer(fd, &c, f);
 		return err;
 	}
-	hear_again(fd, f, q);
+	hear_again(fd, &c, f, q);
 	tell_peer(&c, f, q);
 	return 0;
 }

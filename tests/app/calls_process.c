@@ -622,6 +622,29 @@ SCENARIO(process_copies_stdio_streams)
 	play(x, "w10f10s10r10");
 }
 
+static void *plays_here(void *x)
+{
+	play(x, "t30w60s100r100f60");
+	return NULL;
+}
+
+/* As proxies with a thread for each client have it. */
+SCENARIO(process_small_stack)
+{
+	pthread_attr_t attr;
+	pthread_t t;
+
+	pthread_attr_init(&attr);
+	RES("size", pthread_attr_setstacksize(&attr, 16384));
+	int fresh = far_connects(x);
+	RES("close", close(x->fd));
+	x->fd = fresh;
+	RES("create", pthread_create(&t, &attr, plays_here, x));
+	RES("join", pthread_join(t, NULL));
+	pthread_attr_destroy(&attr);
+	play(x, "t30w20s20r20f20");
+}
+
 /* Another connection takes its place, and the place of its copy. */
 SCENARIO(process_copies_over)
 {
