@@ -16,7 +16,8 @@
 #define CM_QPN 1u
 #define CM_QKEY 0x80010000u
 #define BUFFER_BYTES 65536u
-#define ROUNDS 4 /* batches of one call */
+#define ROUNDS 4   /* batches of one call */
+#define SMALL 512u /* bytes of packets */
 #define THOROUGH_POLLS                                                         \
 	64u /* that found nothing, from one full look to the next */
 /* Polls that find nothing: so long an acknowledgement waits for the program to answer. */
@@ -32,6 +33,9 @@ static uint8_t *buffers;
 static bool is_polled;     /* by the program, not by the thread */
 static struct qp *late;    /* its acknowledgement waits */
 static uint32_t n_waiting; /* polls since then */
+/* There may be more than one datagram: the poll before found something, or what came last was
+ * more than a short message and an acknowledgement. */
+static bool was_found, was_large;
 
 /* What recvmmsg() fills, under rx_lock. */
 static struct {
@@ -404,14 +408,29 @@ static void receive_mail(void)
 	wire_flush();
 }
 
+/* How many datagrams there were.  recvmmsg() takes longer than recvmsg() and looks for a second
+ * one, which a program that waits for an answer does not have. */
+static int read_datagrams(int fd, int at_most)
+{
+	if (at_most > 1)
+		return libc.recvmmsg(fd, rx.msgs, (unsigned)at_most,
+				     MSG_DONTWAIT, NULL);
+	ssize_t n = libc.recvmsg(fd, &rx.msgs[0].msg_hdr, MSG_DONTWAIT);
+	if (n < 0)
+		return -1;
+	rx.msgs[0].msg_len = (unsigned)n;
+	return 1;
+}
+
 /* Caller holds rx_lock.  How many datagrams there were. */
-static int receive(int fd)
+static int receive(int fd, int at_most)
 {
 	struct qp *now = NULL;
-	int n = libc.recvmmsg(fd, rx.msgs, BUFFERS, MSG_DONTWAIT, NULL);
+	int n = read_datagrams(fd, at_most);
 
 	if (n <= 0)
 		return n;
+	was_large = n > 1 || rx.msgs[0].msg_len > SMALL;
 	for (int i = 0; i < n; i++) {
 		take_message(&rx.msgs[i].msg_hdr, rx.iov[i].iov_base,
 			     rx.msgs[i].msg_len, &now);
@@ -466,7 +485,7 @@ static void tick(uint64_t now)
 /* Caller holds rx_lock. */
 static void look_around(void)
 {
-	(void)receive(wire.fds[0]);
+	(void)receive(wire.fds[0], BUFFERS);
 	receive_mail();
 	if (load_acq(&wire.bridge))
 		wire.bridge->ready();
@@ -482,8 +501,12 @@ bool wire_progress(bool is_thread)
 		return false;
 	is_polled = !is_thread;
 	wire.n_polls += is_polled;
-	for (int i = 0; i < ROUNDS && n == BUFFERS; i++)
-		n = receive(wire.fd);
+	if (is_thread || was_found || was_large)
+		for (int i = 0; i < ROUNDS && n == BUFFERS; i++)
+			n = receive(wire.fd, BUFFERS);
+	else
+		n = receive(wire.fd, 1);
+	was_found = n > 0;
 	wire.n_empty += n <= 0;
 	if (late && (is_thread || (n <= 0 && ++n_waiting >= LATE_POLLS)))
 		send_late();

@@ -29,17 +29,14 @@ static struct {
 	uint8_t bytes[RUN_BYTES + ROCE_MAX];
 } run;
 
-/* From which of our addresses. */
+/* From which of our addresses.  A socket of IPv6 takes IPv4's as well, and the kernel reads the
+ * shorter one without a buffer. */
 static struct cmsghdr *put_source(struct msghdr *msg, struct cmsghdr *c)
 {
-	if (wire.is_v6) {
+	if (run.flow.is_v6) {
 		struct in6_pktinfo info = { 0 };
 
-		if (!run.flow.is_v6)
-			info.ipi6_addr.s6_addr[10] =
-			    info.ipi6_addr.s6_addr[11] = 0xff;
-		memcpy(info.ipi6_addr.s6_addr + (run.flow.is_v6 ? 0 : 12),
-		       run.flow.src, run.flow.is_v6 ? 16 : 4);
+		memcpy(&info.ipi6_addr, run.flow.src, 16);
 		c->cmsg_level = IPPROTO_IPV6;
 		c->cmsg_type = IPV6_PKTINFO;
 		c->cmsg_len = CMSG_LEN(sizeof(info));
