@@ -57,6 +57,11 @@ hostile: tests
 	OSF_BUILD=$(BUILD) PYTHONPATH=tests/app python3 tests/trust/hostile.py \
 		--attacks $(ATTACKS) --seconds 1500 $(if $(SEED),--seed $(SEED)) $(PARTS)
 
+# Processes that share connections, at random, on the kernel and under osf.
+mates: tests
+	OSF_BUILD=$(BUILD) python3 tests/app/test_mates.py $(BUILD)/tests/mates \
+		--seconds $(SECONDS) --seed $(or $(SEED),1)
+
 # How much of src/tcp the tests reach: lines, branches, changes of state.
 coverage:
 	tests/coverage.sh
@@ -137,5 +142,5 @@ check-asan check-tsan: check-%:
 clean:
 	rm -rf $(BUILD) build-asan build-tsan
 
-.PHONY: build tests check abi coverage differential sim fuzz hostile suites suites-tcp night-wire night-verbs vm bench demo demo-wire install build-asan build-tsan \
+.PHONY: build tests check abi coverage differential sim fuzz mates hostile suites suites-tcp night-wire night-verbs vm bench demo demo-wire install build-asan build-tsan \
 	check-asan check-tsan clean

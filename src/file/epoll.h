@@ -20,6 +20,8 @@
 #include "file/file.h"
 
 struct epoll *epoll_new(int fd);
+/* The program has closed the set's descriptor, and still has a duplicate: use @to. */
+void epoll_moved(struct epoll *ep, int to);
 void epoll_free(struct epoll *ep);
 
 /* epoll_ctl() when either descriptor has a file.  0 or -errno. */

@@ -100,7 +100,7 @@ static int ctl_del(struct epoll *ep, struct epitem *it, int fd)
 		list_del(&it->ready);
 		return 0;
 	}
-	if (libc.epoll_ctl(ep->fd, EPOLL_CTL_DEL, fd, NULL) < 0)
+	if (libc.epoll_ctl(load_rlx(&ep->fd), EPOLL_CTL_DEL, fd, NULL) < 0)
 		return -errno;
 	if (it)
 		item_drop(it);
@@ -161,7 +161,7 @@ static int ctl_locked(struct epoll *ep, struct file *f, int op, int fd,
 	if (op == EPOLL_CTL_MOD && it)
 		return ctl_mod(ep, it, ev);
 	/* Added before we knew it, or an error: the kernel decides. */
-	return libc.epoll_ctl(ep->fd, op, fd, ev) < 0 ? -errno : 0;
+	return libc.epoll_ctl(load_rlx(&ep->fd), op, fd, ev) < 0 ? -errno : 0;
 }
 
 /* A set inside another: its entries must be visible to the kernel's poll. */

@@ -159,11 +159,13 @@ struct epoll *epoll_new(int fd)
 	return ep;
 }
 
+void epoll_moved(struct epoll *ep, int to) { store_rlx(&ep->fd, to); }
+
 int kernel_ctl(struct epoll *ep, int op, int fd, uint32_t events, uint64_t data)
 {
 	struct epoll_event ev = { .events = events, .data.u64 = data };
 
-	return libc.epoll_ctl(ep->fd, op, fd, &ev) < 0 ? -errno : 0;
+	return libc.epoll_ctl(load_rlx(&ep->fd), op, fd, &ev) < 0 ? -errno : 0;
 }
 
 uint32_t hint_events(const struct epitem *it)

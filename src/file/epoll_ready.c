@@ -493,7 +493,7 @@ bool epoll_kernel_ready(struct file *fe)
 {
 	struct epoll *ep = fe->ep;
 
-	struct pollfd p = { .fd = ep->fd, .events = POLLIN };
+	struct pollfd p = { .fd = load_rlx(&ep->fd), .events = POLLIN };
 	uint64_t kicks;
 	bool hinted = ep->kick_fd >= 0 &&
 		      nocancel_read(ep->kick_fd, &kicks, sizeof(kicks)) > 0;

@@ -70,7 +70,7 @@ struct epitem {
 
 struct epoll {
 	struct lock lock;
-	int fd;
+	int fd;                /* of the kernel's set */
 	struct epitem **items; /* by idx */
 	uint32_t n_items, cap_items;
 	struct epitem *free_items;

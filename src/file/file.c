@@ -280,6 +280,8 @@ static void anchor_move(struct file *f, int fd)
 	if (f->kind == FILE_SOCK) {
 		store_rel(&f->sk->moved_fd1, (uint32_t)f->anchor_fd + 1);
 		sock_ops(f->sk)->anchor_moved(f->sk, fd, f->anchor_fd);
+	} else {
+		epoll_moved(f->ep, f->anchor_fd);
 	}
 }
 

@@ -291,6 +291,42 @@ SCENARIO(close_reset_with_data)
 	recv_got(x, "recv", 60);
 }
 
+/* The near end's kernel answers with a reset, and has that error itself. */
+SCENARIO(close_shut_rdwr_then_far_sends)
+{
+	RES("shut", shutdown(x->fd, SHUT_RDWR));
+	far_do(x, FAR_SEND, 100);
+	settle(x, POLLERR);
+	all_states(x, "reset");
+	send_made(x, "send", 10);
+	send_made(x, "send", 10);
+	all_states(x, "told");
+	recv_got(x, "recv", 10);
+}
+
+SCENARIO(close_shut_rdwr_then_far_sends_so_error)
+{
+	RES("shut", shutdown(x->fd, SHUT_RDWR));
+	far_do(x, FAR_SEND, 100);
+	settle(x, POLLERR);
+	so_error(x, "first");
+	so_error(x, "second");
+	send_made(x, "send", 10);
+}
+
+/* The far end's kernel answers with a reset: first it is seen, then told. */
+SCENARIO(close_far_shut_rdwr_then_sends)
+{
+	far_do(x, FAR_SHUT, SHUT_RDWR);
+	settle(x, POLLRDHUP);
+	send_made(x, "send", 100);
+	settle(x, POLLHUP);
+	all_states(x, "reset");
+	send_made(x, "send", 10);
+	all_states(x, "told");
+	recv_got(x, "recv", 10);
+}
+
 SCENARIO(close_reset_names)
 {
 	struct sockaddr_storage ss;

@@ -228,6 +228,21 @@ static void end_of(struct peer *p)
 	poll_now(p->fd, POLLIN | POLLOUT | POLLRDHUP, "poll");
 }
 
+/* The stream has ended in both directions: there is nothing to shut any more. */
+SCENARIO(dead_and_shut)
+{
+	struct peer p = peer_killed(nothing);
+	struct tcp_info ti = { 0 };
+	socklen_t len = sizeof(ti);
+
+	poll_now(p.fd, POLLIN | POLLOUT | POLLRDHUP, "poll");
+	RES("write", shutdown(p.fd, SHUT_WR));
+	while (ti.tcpi_state != TCP_CLOSE)
+		getsockopt(p.fd, IPPROTO_TCP, TCP_INFO, &ti, &len);
+	RES("read", shutdown(p.fd, SHUT_RD));
+	close(p.fd);
+}
+
 SCENARIO(dead_with_bytes_unread)
 {
 	struct peer p = peer_start(nothing, true);

@@ -909,6 +909,26 @@ SCENARIO(epoll_dup_keeps)
 	ep_see(ep, "gone", 0);
 }
 
+/* The set's first number is closed, and comes back as another set. */
+SCENARIO(epoll_set_is_duplicated)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLOUT,
+				  .data.u64 = 0x1122334455667788ull };
+	int ep = ep_new(x, EPOLLIN), ep2 = dup(ep), fd2 = dup(x->fd);
+
+	RES("close", close(ep));
+	int ep3 = epoll_create1(0);
+	RES("add", epoll_ctl(ep2, EPOLL_CTL_ADD, fd2, &ev));
+	ep_see(ep2, "room", 0);
+	ep_see(ep3, "empty", 0);
+	RES("del", epoll_ctl(ep2, EPOLL_CTL_DEL, fd2, NULL));
+	RES("not-there", epoll_ctl(ep3, EPOLL_CTL_DEL, fd2, NULL));
+	far_do(x, FAR_SEND, 10);
+	settle(x, POLLIN);
+	ep_see(ep2, "data", 0);
+	ep_see(ep3, "empty", 0);
+}
+
 static void *ctl_later(void *p)
 {
 	int *a = p;

@@ -89,7 +89,7 @@ static bool is_bells_reset(const struct sock *sk, uint32_t flags)
 {
 	uint32_t ended = SEG_CLOSED | SEG_TX_FIN;
 
-	return !shm_of(sk)->tx_late && (flags & (ended | SEG_ABORTED)) == ended;
+	return !shm_is_late(sk) && (flags & (ended | SEG_ABORTED)) == ended;
 }
 
 /*
@@ -112,6 +112,11 @@ static bool peer_died(struct sock *sk, bool by_reset)
 	    shm_w(sk)->rx_back || load_rlx(&shm_w(sk)->rx_broken))
 		return false;
 	flags = load_acq(&shm_peer(sk)->flags);
+	/* Both live.  One has sent to a socket that the other had shut or closed. */
+	if (by_reset &&
+	    (shm_is_late(sk) ||
+	     (flags & SEG_TX_LATE && load_rlx(&sk->w->shut) & SHUT_BIT_RD)))
+		return false;
 	if (flags & lives && !(by_reset && is_bells_reset(sk, flags)))
 		return false;
 	bool unread = left_unread(sk, by_reset);

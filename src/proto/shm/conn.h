@@ -43,7 +43,6 @@ struct shm_conn {
 	/* Sending. */
 	alignas(CACHE_LINE) struct ring_tx tx;
 	uint8_t tx_fin;       /* a FIN record was pushed */
-	uint8_t tx_late;      /* bytes went by TCP to a peer that has closed */
 	uint64_t tx_tcp_base; /* bytes sent by TCP, exact while PENDING */
 	uint32_t tx_full_at; /* ours: the peer's tail, when there was no room */
 	uint64_t tx_full_ns; /* ours: since when it is that; 0: no matter */

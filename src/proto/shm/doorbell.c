@@ -35,7 +35,8 @@ static void ring(struct sock *sk, int fd, int flags)
 	}
 	uint32_t was = unlikely(sk->page) ? page_count_begin(sk) : 0;
 	fetch_add(&me->bells, 1);
-	if (load_seq(&shm_peer(sk)->flags) & (SEG_CLOSED | SEG_FALLBACK)) {
+	if (load_seq(&shm_peer(sk)->flags) &
+	    (SEG_CLOSED | SEG_FALLBACK | SEG_SHUT)) {
 		/* Dekker with shm_leave() and shm_fallback_now(). */
 		fetch_sub(&me->bells, 1);
 		fetch_sub(&sk->w->n_ringing, 1);
@@ -94,8 +95,8 @@ void anchor_back(struct sock *sk, int fd)
 	anchor_silence(sk);
 	shm_release(sk);
 	fetch_add(&me->bells, 1);
-	bool rings =
-	    !(load_seq(&shm_peer(sk)->flags) & (SEG_CLOSED | SEG_FALLBACK));
+	bool rings = !(load_seq(&shm_peer(sk)->flags) &
+		       (SEG_CLOSED | SEG_FALLBACK | SEG_SHUT));
 	if (!rings)
 		fetch_sub(&me->bells, 1);
 	ring_push_mark(&shm_of(sk)->tx, RING_BACK);

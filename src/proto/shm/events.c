@@ -197,13 +197,25 @@ static COLD unsigned anchor_end_events(const struct sock *sk, int fd)
 {
 	unsigned ev = POLLIN | POLLRDNORM | POLLRDHUP | POLLOUT | POLLWRNORM;
 
-	if (load_rlx(&sk->w->anchor_end) != ANCHOR_RST)
+	if (load_rlx(&sk->w->anchor_end) != ANCHOR_RST) {
+		/* Our bytes were answered with a reset, which a call may have told. */
+		if (shm_is_late(sk) && !shm_w(sk)->peer_died)
+			ev |= tcp_events(fd, 0) & (POLLERR | POLLHUP);
 		return ev;
+	}
 	ev |= POLLHUP;
 	if (load_rlx(&sk->w->anchor_err))
 		ev |= POLLERR;
 	/* Of a peer that died, TCP's error is that of a doorbell. */
 	return shm_w(sk)->peer_died ? ev : ev | (tcp_events(fd, 0) & POLLERR);
+}
+
+/* A socket that is shut in both directions answers what the peer still sends with a
+ * reset, and has that error itself. */
+static COLD void ask_for_reset(struct sock *sk, int fd)
+{
+	if (load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN)
+		anchor_ask(sk, fd);
 }
 
 unsigned shm_events(struct sock *sk, int fd)
@@ -258,6 +270,8 @@ unsigned shm_events(struct sock *sk, int fd)
 		ev |= queue_events(sk, fd, POLLOUT | POLLWRNORM);
 	else if (unlikely(load_rlx(&sk->w->errq)))
 		ev |= queue_events(sk, fd, 0);
+	if (unlikely(shut == (SHUT_BIT_RD | SHUT_BIT_WR) || peer & SEG_SHUT))
+		ask_for_reset(sk, fd);
 	if (unlikely(load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN)) {
 		ev |= anchor_end_events(sk, fd);
 		rx_done = true;
@@ -265,7 +279,8 @@ unsigned shm_events(struct sock *sk, int fd)
 	if (unlikely(peer & SEG_TX_BACK))
 		ev |= tcp_events(fd, POLLPRI) & POLLPRI;
 	if (likely(!by_tcp && !by_none) &&
-	    (shut & SHUT_BIT_WR || peer & SEG_CLOSED || tx_writable(sk, fd)))
+	    (shut & SHUT_BIT_WR || peer & (SEG_CLOSED | SEG_SHUT) ||
+	     tx_writable(sk, fd)))
 		ev |= POLLOUT | POLLWRNORM;
 	if (rx_done) {
 		ev |= POLLRDHUP;

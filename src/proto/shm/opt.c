@@ -84,6 +84,7 @@ bool shm_is_before_mark(struct sock *sk, int fd)
 static bool peer_has_shut(const struct sock *sk)
 {
 	return load_rlx(&shm_w(sk)->rx_eof) ||
+	       load_rlx(&shm_w(sk)->peer_died) ||
 	       load_acq(&shm_peer(sk)->flags) & SEG_TX_FIN;
 }
 

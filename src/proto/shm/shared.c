@@ -47,7 +47,7 @@ struct tx_shared {
 	uint64_t tcp_base;
 	uint32_t limit, corked_bytes, corked_at;
 	uint64_t corked_hdr, corked_since_ns;
-	uint32_t late, fin_due;
+	uint32_t fin_due;
 };
 
 static_assert(sizeof(struct rx_shared) <= HALF_BYTES, "it has its place");
@@ -92,7 +92,6 @@ static void tx_export(const struct shm_conn *c, struct tx_shared *s)
 		.corked_at = c->corked_at,
 		.corked_hdr = c->corked_hdr,
 		.corked_since_ns = c->corked_since_ns,
-		.late = c->tx_late,
 		.fin_due = c->fin_due,
 	};
 }
@@ -219,7 +218,6 @@ static void tx_take(struct sock *sk, const struct tx_shared *s)
 	c->corked_at = s->corked_at;
 	c->corked_hdr = s->corked_hdr;
 	c->corked_since_ns = s->corked_since_ns;
-	c->tx_late = s->late != 0;
 	c->fin_due = s->fin_due != 0;
 }
 

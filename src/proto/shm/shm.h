@@ -415,6 +415,12 @@ static inline void shm_notify_space(struct sock *sk, int fd)
 		shm_wake_peer(sk, fd, &p->tx_inbox, &p->tx_anchor, NULL, false);
 }
 
+/* Have bytes gone by TCP to a peer that had closed, or shut both directions? */
+static inline bool shm_is_late(const struct sock *sk)
+{
+	return load_rlx(&shm_me(sk)->flags) & SEG_TX_LATE;
+}
+
 /* Is the connection to be reset, for what the peer or another holder did? */
 static inline bool shm_is_broken(const struct sock *sk)
 {

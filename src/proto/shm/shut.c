@@ -77,9 +77,9 @@ static int is_over(struct sock *sk, int fd)
 	if (load_rlx(&sk->w->anchor_end) == ANCHOR_RST ||
 	    anchor_is_closed(sk, fd))
 		return -ENOTCONN;
-	return shm_of(sk)->tx_fin && load_acq(&shm_peer(sk)->flags) & SEG_TX_FIN
-		   ? -ENOTCONN
-		   : 0;
+	bool has_ended = load_acq(&shm_peer(sk)->flags) & SEG_TX_FIN ||
+			 load_rlx(&shm_w(sk)->peer_died);
+	return shm_of(sk)->tx_fin && has_ended ? -ENOTCONN : 0;
 }
 
 /* The caller holds the tx lock.  1: the kernel's socket has to be shut, too; 2: threads
@@ -126,6 +126,8 @@ static int shut_try(struct sock *sk, int fd, int how)
 	/* It may be over by now: our FIN may have met the peer's. */
 	if (next == 1 && libc.shutdown(fd, how) < 0 && errno != ENOTCONN)
 		return -errno;
+	if (next == 1 && load_rlx(&sk->w->shut) & SHUT_BIT_RD)
+		fetch_or(&shm_me(sk)->flags, SEG_SHUT);
 	if (next == 2)
 		libc.shutdown(fd, SHUT_RD); /* wakes them; sends nothing */
 	return err;

@@ -87,14 +87,14 @@ static COLD ssize_t tx_to_nobody(struct sock *sk, int fd, struct iov_cursor *c,
 
 	if (!err && shm_w(sk)->peer_died)
 		err = -EPIPE;
-	shm_of(sk)->tx_late = 1;
+	fetch_or(&shm_me(sk)->flags, SEG_TX_LATE);
 	return err ? err : tx_kernel(fd, c, left, 0);
 }
 
 bool tx_nobody_reads(struct sock *sk, int fd)
 {
 	if (unlikely(load_rlx(&shm_peer(sk)->flags) &
-		     (SEG_CLOSED | SEG_FALLBACK)))
+		     (SEG_CLOSED | SEG_FALLBACK | SEG_SHUT)))
 		return true;
 	if (load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN &&
 	    unlikely(anchor_ask_due(sk)) && !anchor_peer_lives(sk))
@@ -288,6 +288,18 @@ static COLD ssize_t tx_numbered(struct sock *sk, int fd, struct iov_cursor *c,
 	return r;
 }
 
+/* The direction is shut.  An error that the connection has ended with comes first, once. */
+static COLD ssize_t tx_is_shut(struct sock *sk, int fd)
+{
+	int err = anchor_so_error(sk, fd);
+	socklen_t len = sizeof(err);
+
+	if (err < 0 &&
+	    libc.getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) < 0)
+		err = 0;
+	return err > 0 ? -err : -EPIPE;
+}
+
 HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		     int flags)
 {
@@ -304,7 +316,7 @@ HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 	if (unlikely(err))
 		return err;
 	if (unlikely(sk->w->shut & SHUT_BIT_WR))
-		r = -EPIPE;
+		r = tx_is_shut(sk, fd);
 	else if (unlikely(bad))
 		r = -EFAULT;
 	else if (unlikely(!len))
@@ -342,11 +354,12 @@ HOT ssize_t shm_send_sole(struct sock *sk, int fd, const struct iovec *iov,
 {
 	struct iov_cursor c = { .iov = iov, .n = n };
 
-	if (unlikely(sock_mode(sk) != SOCK_SHM || !shm_w(sk)->tx_ring ||
-		     sk->w->shut || shm_of(sk)->corked_bytes ||
-		     load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN ||
-		     load_rlx(&shm_peer(sk)->flags) &
-			 (SEG_CLOSED | SEG_FALLBACK | SEG_WANT_BACK)))
+	if (unlikely(
+		sock_mode(sk) != SOCK_SHM || !shm_w(sk)->tx_ring ||
+		sk->w->shut || shm_of(sk)->corked_bytes ||
+		load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN ||
+		load_rlx(&shm_peer(sk)->flags) &
+		    (SEG_CLOSED | SEG_FALLBACK | SEG_WANT_BACK | SEG_SHUT)))
 		return shm_send(sk, fd, iov, n, 0);
 	ssize_t r;
 	if (n == 1 && len <= SMALL_BYTES && !shm_of(sk)->tx_limit &&

@@ -105,7 +105,7 @@ static COLD ssize_t file_to_nobody(struct sock *sk, int fd, int in, off_t *off,
 		err = -EPIPE;
 	if (err)
 		return err;
-	shm_of(sk)->tx_late = 1;
+	fetch_or(&shm_me(sk)->flags, SEG_TX_LATE);
 	ssize_t r = libc.sendfile(fd, in, off, n);
 	return r < 0 ? -errno : r;
 }
