@@ -23,6 +23,7 @@
 #define BACKLOG 64
 #define EVENTS 32
 #define SILENT_MS 1000
+#define EMPTY_MAX 1024 /* messages of no bytes */
 #define AWAY_MIN_NS (10 * NS_PER_MS)
 #define LEAVE_MS 5000
 
@@ -124,6 +125,73 @@ static void look_after(struct grant *g)
 	held_acknowledge(g);
 }
 
+/* All that a message can have: what finds no room is released by the kernel, which waits in
+ * our call for a socket that lingers.  An even number, because the kernel also fills the
+ * padding behind an odd one. */
+#define TAKE_MAX 254
+_Static_assert(TAKE_MAX > MSG_FDS_MAX && CMSG_SPACE(TAKE_MAX * sizeof(int)) ==
+					     CMSG_LEN(TAKE_MAX * sizeof(int)),
+	       "the kernel delivers more than is taken");
+
+/* Descriptors that came, all of them, also more than a request may have. */
+static unsigned take_fds(struct msghdr *msg, int *fds, unsigned max)
+{
+	unsigned n = 0;
+
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c;
+	     c = CMSG_NXTHDR(msg, c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		size_t bytes = c->cmsg_len - CMSG_LEN(0);
+		for (size_t i = 0; i < bytes / sizeof(int) && n < max; i++)
+			memcpy(&fds[n++], CMSG_DATA(c) + i * sizeof(int),
+			       sizeof(int));
+	}
+	return n;
+}
+
+/* A request, and all descriptors that came with it.  As recvmsg(). */
+static ssize_t receive(int fd, struct iovec *iov, int fds[TAKE_MAX],
+		       unsigned *n_fds, int *flags)
+{
+	union {
+		struct cmsghdr head;
+		char buf[CMSG_SPACE(TAKE_MAX * sizeof(int))];
+	} control;
+	struct msghdr msg = {
+		.msg_iov = iov,
+		.msg_iovlen = 1,
+		.msg_control = control.buf,
+		.msg_controllen = sizeof(control.buf),
+	};
+	ssize_t n = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	*n_fds = n < 0 ? 0 : take_fds(&msg, fds, TAKE_MAX);
+	*flags = msg.msg_flags;
+	return n;
+}
+
+/* Closes what a client has to say no more, and first what has come there and was not read:
+ * else the kernel would release those descriptors in our close(), and wait for one that
+ * lingers.  A message may be empty; so is the end. */
+static void channel_close(int fd)
+{
+	uint8_t buf[MSG_BYTES_MAX];
+	struct iovec iov = { buf, sizeof(buf) };
+	int fds[TAKE_MAX], flags;
+	unsigned n_fds, n_empty = 0;
+	ssize_t n;
+
+	shutdown(fd, SHUT_RD); /* no more comes */
+	do {
+		n = receive(fd, &iov, fds, &n_fds, &flags);
+		n_empty += !n && !n_fds;
+		while (n_fds)
+			socket_close(fds[--n_fds]);
+	} while (n >= 0 && n_empty < EMPTY_MAX);
+	close(fd);
+}
+
 static void client_close(struct server *s, int index, bool is_dead)
 {
 	struct client *c = &s->client[index];
@@ -136,7 +204,7 @@ static void client_close(struct server *s, int index, bool is_dead)
 		held_end(g, is_dead);
 		grant_close(g);
 	}
-	close(c->fd);
+	channel_close(c->fd);
 	close(c->pid_fd);
 	*c = (struct client){ .fd = -1, .pid_fd = -1 };
 }
@@ -191,12 +259,12 @@ static void client_accept(struct server *s)
 	if (fd < 0)
 		return;
 	if (identify(fd, &c) < 0) {
-		close(fd);
+		channel_close(fd);
 		return;
 	}
 	int i = client_place(s, c.uid);
 	if (i < 0) {
-		close(fd);
+		channel_close(fd);
 		close(c.pid_fd);
 		return;
 	}
@@ -204,23 +272,6 @@ static void client_accept(struct server *s)
 	if (watch(s, c.fd, (uint32_t)i) ||
 	    watch(s, c.pid_fd, (uint32_t)i | TAG_DEATH))
 		client_close(s, i, false);
-}
-
-/* Descriptors that came, all of them, also more than a request may have. */
-static unsigned take_fds(struct msghdr *msg, int *fds, unsigned max)
-{
-	unsigned n = 0;
-
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c;
-	     c = CMSG_NXTHDR(msg, c)) {
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		size_t bytes = c->cmsg_len - CMSG_LEN(0);
-		for (size_t i = 0; i < bytes / sizeof(int) && n < max; i++)
-			memcpy(&fds[n++], CMSG_DATA(c) + i * sizeof(int),
-			       sizeof(int));
-	}
-	return n;
 }
 
 static int reply_send(int fd, struct reply *r, const int fds[2])
@@ -245,40 +296,20 @@ static int reply_send(int fd, struct reply *r, const int fds[2])
 	return sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-/* More descriptors than any request has, so that one too many is seen; and an even
- * number, because the kernel also fills the padding behind an odd one. */
-#define TAKE_MAX 4
-_Static_assert(TAKE_MAX > MSG_FDS_MAX && CMSG_SPACE(TAKE_MAX * sizeof(int)) ==
-					     CMSG_LEN(TAKE_MAX * sizeof(int)),
-	       "the kernel delivers more than is taken");
-
 static void client_read(struct server *s, int index)
 {
 	uint8_t buf[MSG_BYTES_MAX];
-	union {
-		struct cmsghdr head;
-		char buf[CMSG_SPACE(TAKE_MAX * sizeof(int))];
-	} control;
 	struct iovec iov = { buf, sizeof(buf) };
-	struct msghdr msg = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = control.buf,
-		.msg_controllen = sizeof(control.buf),
-	};
 	struct reply out = { .magic = MSG_MAGIC, .version = MSG_VERSION };
 	int fds[TAKE_MAX], out_fds[2] = { -1, -1 };
 	bool owned[2] = { false, false };
-	int fd = s->client[index].fd;
-	ssize_t n = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	int fd = s->client[index].fd, flags;
+	unsigned n_fds;
+	ssize_t n = receive(fd, &iov, fds, &n_fds, &flags);
+	bool is_cut = n <= 0 || flags & (MSG_TRUNC | MSG_CTRUNC);
 
-	if (n <= 0) {
-		if (n == 0 || errno != EAGAIN)
-			client_silence(s, index);
+	if (n < 0 && errno == EAGAIN)
 		return;
-	}
-	unsigned n_fds = take_fds(&msg, fds, TAKE_MAX);
-	bool is_cut = msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC);
 	if (!is_cut)
 		client_serve(s, index, buf, (size_t)n, fds, n_fds, &out,
 			     out_fds, owned);
