@@ -92,7 +92,6 @@ OSF_API int setsockopt(int fd, int level, int name, const void *val,
 }
 
 /* The error that the stream ended with; -1: the kernel knows. */
-/* -1: the kernel knows. */
 static int so_error(int fd)
 {
 	int seen = vma_has(fd) ? vma_so_error(fd) : 0;
