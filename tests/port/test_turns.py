@@ -234,6 +234,51 @@ sys.stdin.readline()
 """
 
 
+# Some small turns, and one that no window has room for.
+BULK_TURNS = """
+import os, socket, sys
+s = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+for i in range(60):
+    for n in (64, 64, 64, 600000):
+        s.sendall(b"%09d" % n + bytes(n - 9))
+        assert s.recv(1) == b"."
+print("pid", os.getpid(), flush=True)
+sys.stdin.readline()
+"""
+TAKES = """
+import socket, sys
+l = socket.create_server((sys.argv[1], int(sys.argv[2])))
+print("listens", flush=True)
+f = l.accept()[0].makefile("rwb", 0)
+while True:
+    n = f.read(9)
+    if not n:
+        break
+    left = int(n) - 9
+    while left:
+        left -= len(f.read(min(left, 65536)))
+    f.write(b".")
+"""
+
+
+def rests_after_bulk(world):
+    python = os.path.realpath(sys.executable)
+    far = world.start("b", [python, "-c", TAKES, "10.9.0.2", "6504"], False)
+    far.stdout.readline()
+    near = world.start("a", [python, "-c", BULK_TURNS, "10.9.0.2", "6504"], True,
+                       stdin=subprocess.PIPE)
+    pid = near.stdout.readline().decode().split()[1]
+    r = subprocess.run(world.inside("a", [world.osf, "stat", "--json", pid]),
+                       stdout=subprocess.PIPE, timeout=PATIENCE_S)
+    near.communicate(b"\n", timeout=PATIENCE_S)
+    far.communicate(timeout=PATIENCE_S)
+    n = json.loads(r.stdout)["processes"][0]["sockets"][0]["n_freezes"]
+    if not 2 <= n <= 20:
+        fail("%d moves in 60 bulks" % n)
+    print("a connection that a rule moves rests after bulk: %d moves" % n)
+
+
 def shown_by_stat(world):
     python = os.path.realpath(sys.executable)
     far = world.start("b", [python, "-c", ECHOES.replace("range(2)", "range(1)"), "10.9.0.2",
@@ -301,6 +346,7 @@ def main():
                 seed += 1
         redis(world)
         shown_by_stat(world)
+        rests_after_bulk(world)
         changes_user(world)
         for_one_command(world, program)
     finally:
