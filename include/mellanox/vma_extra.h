@@ -163,9 +163,12 @@ typedef enum {
 	RING_LOGIC_PER_THREAD = 20,
 	RING_LOGIC_PER_CORE = 30,
 	RING_LOGIC_PER_CORE_ATTACH_THREADS = 31,
-	RING_LOGIC_PER_OBJECT = 32,
-	RING_LOGIC_LAST = 33
+	RING_LOGIC_PER_OBJECT = 32 /* libxlio's alone */
 } ring_logic_t;
+#endif
+/* libxlio has one more, so a program with both headers gets its number. */
+#ifndef RING_LOGIC_LAST
+#define RING_LOGIC_LAST ((ring_logic_t)32)
 #endif
 
 typedef enum {

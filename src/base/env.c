@@ -16,6 +16,7 @@
 #define VMA_RULES "VMA_CONFIG_FILE"
 #define VMA_LEVEL "VMA_TRACELEVEL"
 #define VMA_OFFLOADED "VMA_OFFLOADED_SOCKETS"
+#define NODELAY "XLIO_TCP_NODELAY"
 #define VMA_NODELAY "VMA_TCP_NODELAY"
 #define DETAILS "XLIO_LOG_DETAILS"
 #define VMA_DETAILS "VMA_LOG_DETAILS"
@@ -126,15 +127,15 @@ bool env_other_leaves(void)
 	return s && (!strcmp(s, "0") || !strcasecmp(s, "false"));
 }
 
-bool env_other_nodelay(void) { return is_on(VMA_NODELAY); }
+bool env_other_nodelay(void)
+{
+	return is_on(said(NODELAY) ? NODELAY : VMA_NODELAY);
+}
 
 static bool has_effect(const char *name, size_t len)
 {
 	static const char *const others[] = {
-		IS_JSON,
-		LEVEL,
-		OFFLOADED,
-		DETAILS,
+		IS_JSON, LEVEL, OFFLOADED, NODELAY, DETAILS,
 #define AS(name, ours, text)
 #define DOES(name, text, effect) #name,
 #define NONE(name, text, why)

@@ -28,7 +28,7 @@ int env_other_log_details(void);
 /* XLIO_OFFLOADED_SOCKETS=0, VMA_OFFLOADED_SOCKETS=0: sockets are the kernel's unless their thread says so. */
 bool env_other_leaves(void);
 
-/* VMA_TCP_NODELAY=1: TCP sockets begin with that option. */
+/* XLIO_TCP_NODELAY=1, VMA_TCP_NODELAY=1: TCP sockets begin with that option. */
 bool env_other_nodelay(void);
 
 /* Logs each variable of libxlio and libvma that has no effect here. */

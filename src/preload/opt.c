@@ -92,8 +92,13 @@ OSF_API int setsockopt(int fd, int level, int name, const void *val,
 }
 
 /* The error that the stream ended with; -1: the kernel knows. */
+/* -1: the kernel knows. */
 static int so_error(int fd)
 {
+	int seen = vma_has(fd) ? vma_so_error(fd) : 0;
+
+	if (seen || !table_load(fd))
+		return seen ? seen : -1;
 	CALL(c) = { .file = file_get(fd) };
 
 	return c.file && c.file->kind == FILE_SOCK
@@ -124,7 +129,7 @@ OSF_API int getsockopt(int fd, int level, int name, void *restrict val,
 	if (unlikely(file_serves(fd)) &&
 	    get_own(fd, level, name, val, len, &err))
 		return (int)libc_ret(err, saved);
-	if (unlikely(level == SOL_SOCKET && name == SO_ERROR && table_load(fd)))
+	if (unlikely(level == SOL_SOCKET && name == SO_ERROR))
 		our_err = so_error(fd);
 	int r = libc.getsockopt(fd, level, name, val, len);
 
@@ -137,12 +142,14 @@ OSF_API int getsockopt(int fd, int level, int name, void *restrict val,
 		return (int)libc_ret(err, 0);
 	if (unlikely(level == IPPROTO_UDP) && !r && vma_has(fd))
 		vma_hide(fd, level, name, val, *len);
-	if (likely(r < 0 || !table_load(fd)))
+	if (likely(r < 0))
 		return r;
 	if (unlikely(our_err >= 0)) {
 		memcpy(val, &our_err, MIN((size_t)*len, sizeof(our_err)));
 		return r;
 	}
+	if (likely(!table_load(fd)))
+		return r;
 	CALL(c) = { .file = file_get(fd) };
 	if (c.file && c.file->kind == FILE_SOCK && val && len)
 		opt_get(c.file->sk, fd, level, name, val, *len);

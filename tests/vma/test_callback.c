@@ -629,6 +629,68 @@ static void a_callback_may_unregister_itself(void)
 	over_both(may_unregister_on);
 }
 
+/* Inside of a call that waits: the call has looked at the packet, and a receiving call takes
+ * it without the callback. */
+static void unregisters_in_poll_on(struct ends *e)
+{
+	struct pollfd p = { .fd = e->rx, .events = POLLIN };
+
+	begin(e);
+	seen.inside = unregisters;
+	say(e, "one", 3);
+	EXPECT_EQ(poll(&p, 1, -1), 1);
+	reads(e->rx, "one");
+	begin(e);
+	say(e, "two", 3);
+	reads(e->rx, "two");
+	EXPECT_EQ(seen.n, 1);
+}
+
+static void the_next_callback_sees_the_next_packet(void)
+{
+	over_both(unregisters_in_poll_on);
+}
+
+/* The packet that the callback drops, when it unregisters itself, is the last before a
+ * reset. */
+static void a_reset_after_the_last_callback_is_told(void)
+{
+	const struct linger at_once = { 1, 0 };
+	struct pollfd gone = { .events = POLLRDHUP };
+
+	for (int call = 0; call < 2; call++) {
+		struct ends e = tcp_ends();
+		fd_set set;
+		char c;
+
+		begin(&e);
+		seen.inside = unregisters;
+		say(&e, "drop", 4);
+		EXPECT_EQ(setsockopt(e.tx, SOL_SOCKET, SO_LINGER, &at_once,
+				     sizeof(at_once)),
+			  0);
+		EXPECT_EQ(close(e.tx), 0);
+		gone.fd = e.rx;
+		EXPECT_EQ(poll(&gone, 1, -1), 1);
+		FD_ZERO(&set);
+		FD_SET(e.rx, &set);
+		EXPECT_EQ(select(e.rx + 1, &set, NULL, NULL, NULL), 1);
+		EXPECT_EQ(seen.n, 1);
+		int err = 0;
+		socklen_t len = sizeof(err);
+		if (call) {
+			EXPECT_EQ(
+			    getsockopt(e.rx, SOL_SOCKET, SO_ERROR, &err, &len),
+			    0);
+			EXPECT_EQ(err, ECONNRESET);
+			EXPECT_EQ(recv(e.rx, &c, 1, 0), 0);
+		} else {
+			EXPECT_ERR(recv(e.rx, &c, 1, 0), ECONNRESET);
+		}
+		close(e.rx);
+	}
+}
+
 static pid_t forked;
 
 static void forks(int fd)
@@ -763,6 +825,8 @@ const struct test tests_callback[] = {
 	T(a_callback_may_call_sockets),
 	T(a_callback_may_close_its_socket),
 	T(a_callback_may_unregister_itself),
+	T(the_next_callback_sees_the_next_packet),
+	T(a_reset_after_the_last_callback_is_told),
 	T(a_callback_may_fork),
 	T(a_sleeping_reader_never_sees_drops),
 	T(drops_do_not_make_a_wait_longer),

@@ -90,6 +90,12 @@ def test_effect(build, top):
     need("nodelay 0 0 0" in text, "TCP_NODELAY as ever", text)
     text = said(build, top, SAY_NODELAY="1", VMA_TCP_NODELAY="1")
     need(re.search("nodelay [1-9] [1-9] [1-9]", text), "VMA_TCP_NODELAY=1", text)
+    text = said(build, top, SAY_NODELAY="1", XLIO_TCP_NODELAY="1", VMA_TCP_NODELAY="0",
+                OSF_LOG="info")
+    need(re.search("nodelay [1-9] [1-9] [1-9]", text) and "has no effect" not in text,
+         "XLIO_TCP_NODELAY=1", text)
+    text = said(build, top, SAY_NODELAY="1", XLIO_TCP_NODELAY="0", VMA_TCP_NODELAY="1")
+    need("nodelay 0 0 0" in text, "libxlio's goes first", text)
     mine = said(build, top, OSF_LOG="dbg", VMA_CONFIG_FILE=rules,
                 VMA_APPLICATION_ID="mine")
     need(MOVED not in mine and LEFT in mine, "VMA_APPLICATION_ID", mine)

@@ -202,6 +202,14 @@ static void consume(struct vsock *s, const uint8_t *data, size_t n)
 	}
 }
 
+/* It took the error away from the socket below, so receiving calls must come here for it, even
+ * if the callback has unregistered itself. */
+static void keep_error(struct vsock *s, int err)
+{
+	s->err = err;
+	vsock_count(s);
+}
+
 bool filter_look(struct vsock *s)
 {
 	struct packet p;
@@ -212,7 +220,7 @@ bool filter_look(struct vsock *s)
 		ssize_t r = receive(s, &p, PACKET_MAX, MSG_PEEK, false);
 
 		if (r < 0 && r != -EAGAIN && r != -ENOBUFS)
-			s->err = (int)-r;
+			keep_error(s, (int)-r);
 		if (r < 0 || (!r && !s->is_udp)) {
 			errno = saved;
 			return r != -EAGAIN;

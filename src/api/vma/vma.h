@@ -53,6 +53,8 @@ bool vma_setsockopt(int fd, int level, int name, const void *val, socklen_t len,
 void vma_ring_logic(int fd, const void *val, socklen_t len, int err);
 bool vma_getopt(int fd, int level, int name, void *val, socklen_t *len,
 		int *err);
+/* The error that a look for a callback took away from the socket below; forgets it.  0: none. */
+int vma_so_error(int fd);
 /* @fd was bound, listens or connects: with VMA_SOCKETXTREME=1 it joins a ring. */
 extern bool vma_is_xtreme;
 void vma_start(void); /* the program asks for the table */

@@ -197,13 +197,16 @@ void vsock_leave(struct visit *v)
 void vsock_set_callback(struct vsock *s, vma_recv_callback_t callback,
 			void *context)
 {
+	/* Calls that nobody filters find what was accepted below.  A callback that unregisters
+	 * itself accepts its packet afterwards. */
+	if (!callback || !load_rlx(&s->callback))
+		s->accepted = 0;
 	s->context = context;
 	store_rlx(&s->callback, callback);
 	if (callback && !s->is_closed) {
 		vsock_count(s);
 		return;
 	}
-	s->accepted = 0; /* calls that nobody filters find it below */
 	vsock_uncount(s);
 }
 

@@ -136,6 +136,19 @@ bool vma_setsockopt(int fd, int level, int name, const void *val, socklen_t len,
 	return true;
 }
 
+int vma_so_error(int fd)
+{
+	int err = 0;
+	VISIT(v, vsock_get(fd));
+
+	if (!v.s || !visit_lock_rx(&v))
+		return 0;
+	err = v.s->err;
+	v.s->err = 0;
+	vsock_uncount(v.s);
+	return err;
+}
+
 bool vma_getopt(int fd, int level, int name, void *val, socklen_t *len,
 		int *err)
 {
