@@ -171,16 +171,29 @@ static uint64_t next_ns(struct wait *w)
 	return at;
 }
 
+/* The kernel's set of several processes does not hold the descriptor of base/idle.h, since
+ * another process would take its event (epoll_idle()).  So this thread waits for both. */
+static COLD int shared_pwait(struct waiting *a, const struct timespec *left)
+{
+	struct pollfd p = { .fd = a->epfd, .events = POLLIN };
+	int n = poll_too(&p, 1, left, a->wait.mask);
+
+	return n > 0 ? nocancel_epoll_wait(a->epfd, a->evs, a->max, 0) : n;
+}
+
 static int sleep_in_set(struct wait *w, const struct timespec *left)
 {
 	struct waiting *a = waiting_of(w);
-	int n = kernel_pwait2(a->epfd, a->evs, a->max, left, w->mask);
+	bool is_shared = a->ep->forked || load_rlx(&a->ep->shared);
+	int n = unlikely(is_shared && idle_is_on())
+		    ? shared_pwait(a, left)
+		    : kernel_pwait2(a->epfd, a->evs, a->max, left, w->mask);
 
 	if (n < 0)
 		return -errno;
 	if (n < a->max) { /* there was no more */
 		ready_asked(&a->ep->rs, w->asleep_ns);
-		if (!a->ep->forked && !a->ep->shared)
+		if (!is_shared)
 			store_rlx(&a->ep->told_ns, coarse_ns());
 	}
 	a->ep->n_waits = 0; /* the kernel's descriptors had their turn */

@@ -67,9 +67,8 @@ static bool only_completions(const struct nap *n)
 	return true;
 }
 
-/* ppoll() on @fds, and on the one all sleepers serve. */
-static int poll_too(struct pollfd *fds, nfds_t n, const struct timespec *left,
-		    const sigset_t *mask)
+int poll_too(struct pollfd *fds, nfds_t n, const struct timespec *left,
+	     const sigset_t *mask)
 {
 	struct pollfd all[2];
 	uint32_t number;

@@ -112,3 +112,7 @@ struct nap {
 
 /* 0, -EINTR, or -EAGAIN at the deadline. */
 int nap(const struct nap *n);
+/* ppoll() on at most one of @fds, and on the descriptor of base/idle.h.  Return: how many of
+ * @fds are ready; -1, errno. */
+int poll_too(struct pollfd *fds, nfds_t n, const struct timespec *left,
+	     const sigset_t *mask);

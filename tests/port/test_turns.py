@@ -262,6 +262,50 @@ while True:
 """
 
 
+# A child has the set, too.  A wait that no frame ends takes 0.1 s, so all of them would take
+# longer than PATIENCE_S.
+SHARED_SET = """
+import os, select, socket, sys
+s = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+e = select.epoll()
+held, ends = os.pipe()
+if not os.fork():
+    os.close(ends)
+    s.close()
+    os.read(held, 1)
+    os._exit(0)
+e.register(s, select.EPOLLIN)
+for i in range(1500):
+    s.sendall(b"%064d" % i)
+    got = 0
+    while got < 64:
+        e.poll()
+        more = s.recv(64 - got)
+        assert more
+        got += len(more)
+os.close(ends)
+os.wait()
+"""
+
+
+def wakes_who_shares_a_set(world):
+    python = os.path.realpath(sys.executable)
+    far = world.start("b", [python, "-c", ECHOES.replace("range(2)", "range(1)"), "10.9.0.2",
+                            "6505"], False)
+    far.stdout.readline()
+    near = world.start("a", [python, "-c", SHARED_SET, "10.9.0.2", "6505"], True)
+    try:
+        text = near.communicate(timeout=PATIENCE_S)[0].decode()
+    except subprocess.TimeoutExpired:
+        near.kill()
+        far.kill()
+        fail("a set that a child has, too: frames do not end its waits")
+    far.communicate(timeout=PATIENCE_S)
+    check("a set that a child has, too", text, near.returncode, 1)
+    print("a set that a child has, too")
+
+
 def rests_after_bulk(world):
     python = os.path.realpath(sys.executable)
     far = world.start("b", [python, "-c", TAKES, "10.9.0.2", "6504"], False)
@@ -347,6 +391,7 @@ def main():
         redis(world)
         shown_by_stat(world)
         rests_after_bulk(world)
+        wakes_who_shares_a_set(world)
         changes_user(world)
         for_one_command(world, program)
     finally:
