@@ -252,15 +252,19 @@ static void disarm(struct poller *p, struct entry *e, short revents)
 	count(&sk->st->n_sleeps, 1);
 }
 
-/* What to ask the kernel for while asleep. */
+/* What to ask the kernel for while asleep.  A connection that the kernel carries wakes by the
+ * program's own events.  With POLLIN, unread bytes would end each sleep of a program that
+ * waits for POLLRDHUP alone. */
 static struct pollfd sleeping_pollfd(const struct entry *e)
 {
 	struct pollfd k = e->kernel;
 
 	if (!e->file || e->file->kind == FILE_EPOLL)
 		return k;
-	k.events |= (short)awaits(e);
-	sock_ops(e->file->sk)->sleep_on(e->file->sk, &k);
+	const struct sock_ops *ops = sock_ops(e->file->sk);
+	if (ops->is_ours)
+		k.events |= (short)awaits(e);
+	ops->sleep_on(e->file->sk, &k);
 	return k;
 }
 

@@ -202,12 +202,13 @@ static void consume(struct vsock *s, const uint8_t *data, size_t n)
 	}
 }
 
-/* It took the error away from the socket below, so receiving calls must come here for it, even
- * if the callback has unregistered itself. */
+/* A look takes the error away from the socket below.  So receiving calls must come here for
+ * it, even if the callback has unregistered itself; but not if the callback has closed it. */
 static void keep_error(struct vsock *s, int err)
 {
 	s->err = err;
-	vsock_count(s);
+	if (!load_rlx(&s->is_closed))
+		vsock_count(s);
 }
 
 bool filter_look(struct vsock *s)

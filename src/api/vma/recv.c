@@ -151,6 +151,7 @@ static ssize_t recv_now(struct visit *v, struct msghdr *msg, int flags)
 	} else if (s->err) {
 		r = -s->err;
 		s->err = 0;
+		vsock_uncount(s);
 	} else if (!s->accepted && !(flags & MSG_PEEK) &&
 		   (s->is_udp || (want && !msg->msg_controllen))) {
 		r = recv_packet(s, msg, want, flags);
@@ -159,6 +160,7 @@ static ssize_t recv_now(struct visit *v, struct msghdr *msg, int flags)
 	} else {
 		r = s->err ? -s->err : recv_accepted(s, msg, flags);
 		s->err = 0;
+		vsock_uncount(s);
 	}
 	visit_unlock_rx(v);
 	return r;

@@ -61,6 +61,7 @@ struct ring {
 	struct vsock *first_ready, *last_ready;
 	struct vsock *hot[RING_HOT];
 	uint32_t n_hot, hot_at;  /* where the next look begins */
+	uint32_t hot_next;       /* whose place the next hot one gets */
 	uint32_t turn, hot_turn; /* and when a hot one had news last */
 	uint32_t n_empty;        /* looks at the kernel that found nothing */
 	uint64_t looked_ns;

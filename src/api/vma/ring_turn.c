@@ -79,8 +79,10 @@ void ring_hot(struct ring *r, struct vsock *s)
 		r->hot[r->n_hot++] = s;
 		return;
 	}
-	ring_ready(r, r->hot[r->turn % RING_HOT]);
-	r->hot[r->turn % RING_HOT] = s;
+	struct vsock **place = &r->hot[r->hot_next++ % RING_HOT];
+
+	ring_ready(r, *place);
+	*place = s;
 }
 
 /* NULL: closed since. */
