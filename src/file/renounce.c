@@ -174,7 +174,8 @@ void file_renounce(void)
 	errno = saved;
 }
 
-/* The child could not ask its peers any more where the streams are. */
+/* Called by the parent before it makes a child in another user namespace.  Such a child may not
+ * ask the other ends where the streams are, so it could not give its connections back. */
 void file_before_stranger(void)
 {
 	int saved = errno;

@@ -53,7 +53,8 @@ static size_t swqe_bytes(const struct ibv_qp_cap *cap)
 	return offsetof(struct swqe, sge) + (room + 7) / 8 * 8;
 }
 
-/* Receives come first: those of an idle queue pair are posted.  malloc() would touch all. */
+/* Receives come first in the mapping, since a queue pair that waits for messages has posted its
+ * receives, and has not used its send queue.  malloc() would touch all pages. */
 static int map_queues(struct qp *qp)
 {
 	size_t rq = qp->rq_bytes * qp->rq_size;

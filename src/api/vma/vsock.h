@@ -37,8 +37,9 @@ struct on_ring {
 	uint8_t state;   /* enum ring_state */
 	uint8_t is_ready, is_over;
 	uint8_t is_big; /* its packets: the next one may be lent */
-	uint8_t
-	    is_awaited; /* a look since its last packet, as a hot one, found none */
+	/* It is one of the ring's hot members, and a look at it has found nothing since its
+	 * last packet: the next packet comes alone. */
+	uint8_t is_awaited;
 	uint8_t skips_room;      /* EPOLLOUT says what is known */
 	struct sockaddr_in peer; /* of a connection, as completions say it */
 };
