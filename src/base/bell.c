@@ -37,7 +37,7 @@ static __thread struct {
 	uint32_t bell;
 } mine __attribute__((tls_model("initial-exec")));
 
-static __thread uint32_t n_met __attribute__((tls_model("initial-exec")));
+static alignas(CACHE_LINE) uint32_t n_met;
 
 /* A system call without libc, because none of libc is in the caches of a program that has
  * slept. */
@@ -233,8 +233,8 @@ HOT bool bell_ring(const struct peer_bells *of, uint32_t bell)
 	return fd >= 0 && !set_ticks(fd, 1);
 }
 
-void bell_met_sleeper(void) { n_met++; }
-uint32_t bell_sleepers_met(void) { return n_met; }
+void bell_met_sleeper(void) { count(&n_met, 1); }
+uint32_t bell_sleepers_met(void) { return load_rlx(&n_met); }
 
 bool bells_forget(struct peer_bells *of)
 {

@@ -76,8 +76,9 @@ bool bell_is_kept(const struct peer_bells *of, uint32_t bell);
 /* Wakes the thread that sleeps on the bell.  Return: false: it cannot be rung.  Never
  * waits. */
 bool bell_ring(const struct peer_bells *of, uint32_t bell);
-/* This thread had news for a peer that slept, and rang it by a bell or otherwise, or not at
- * all.  The count is kept for each thread. */
+/* A thread of this process had news for a peer whose thread slept: it woke that thread, or
+ * left it alone because it only naps (file/batch.h).  The count is one for all threads, since
+ * often one thread polls and others answer; it changes, but some of many may be missed. */
 void bell_met_sleeper(void);
 uint32_t bell_sleepers_met(void);
 /* Closes our copies.  Return: whether there were any. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* file/batch.c - see file/batch.h */
+#include "base/atomic.h"
 #include "base/compiler.h"
 #include "file/batch.h"
 
@@ -33,4 +34,26 @@ bool batch_naps(struct batch *b, uint32_t n_met)
 	b->n_met = n_met;
 	b->follows_nap = naps;
 	return naps;
+}
+
+void naps_took(struct naps *p, uint64_t from, uint64_t to)
+{
+	if (likely(to - from <= NAP_LATE_NS)) {
+		if (unlikely(load_rlx(&p->n_late)))
+			store_rlx(&p->n_late, 0u);
+		return;
+	}
+	count(&p->n_late, 1);
+	if (load_rlx(&p->n_late) < NAPS_LATE_MAX)
+		return;
+	store_rlx(&p->n_late, 0u);
+	store_rlx(&p->off_until, to + NAPS_OFF_NS);
+}
+
+bool naps_are_off(struct naps *p, uint64_t now)
+{
+	if (now < load_rlx(&p->off_until))
+		return true;
+	store_rlx(&p->off_until, UINT64_C(0));
+	return false;
 }

@@ -14,7 +14,7 @@
  *
  *     - BATCH_MIN connections had news: else there is nothing to save;
  *     - no connection had news twice: else the peer had answered all that we had asked;
- *     - no peer slept when we had news for it.
+ *     - no peer slept when a thread of this process had news for it.
  *
  * The batch that follows a nap is judged in the same way.  If it was too small, or the peer
  * had to wait, the next waits sleep until they are woken, and more of them each time.
@@ -46,6 +46,26 @@ static inline void batch_add(struct batch *b, uint32_t *last)
 	b->has_twice |= *last == b->number + 1;
 	*last = b->number + 1;
 }
+
+/*
+ * Nobody wakes a thread that naps, so a nap must end soon.  How long it really lasts is up to
+ * the kernel: to it comes the timer slack of the thread, and without high-resolution timers
+ * all that is left of a jiffy.  So naps are measured, and when some in a row end late, this
+ * process takes none for NAPS_OFF_NS.
+ */
+#define NAP_LATE_NS UINT64_C(300000)
+#define NAPS_LATE_MAX 3u
+#define NAPS_OFF_NS UINT64_C(10000000000)
+
+/* Of a process; threads use it without a lock, and a lost count does no harm. */
+struct naps {
+	uint32_t n_late;    /* in a row */
+	uint64_t off_until; /* 0: they are not off */
+};
+
+/* A nap from @from to @to was ended by its time alone. */
+void naps_took(struct naps *p, uint64_t from, uint64_t to);
+bool naps_are_off(struct naps *p, uint64_t now);
 
 /* The thread is about to sleep; @n_met: bell_sleepers_met().  True: it is to nap. */
 bool batch_naps(struct batch *b, uint32_t n_met);

@@ -6,9 +6,11 @@
  */
 #include <errno.h>
 #include <poll.h>
+#include <sys/prctl.h>
 
 #include "base/bell.h"
 #include "base/clock.h"
+#include "base/rawcall.h"
 #include "base/spin.h"
 #include "base/unwind.h"
 #include "base/idle.h"
@@ -22,6 +24,13 @@
 #define IDLE_LOOK_NS (20 * NS_PER_MS)
 /* The timer slack of a thread, 50 us as a rule, comes on top. */
 #define NAP_NS (5 * NS_PER_US)
+#define NAP_SLACK_MAX ((long)(200 * NS_PER_US))
+
+static struct naps naps;
+
+/* Asked once, before a thread's first nap.  One that is set later is found by naps_took(). */
+static __thread uint8_t slack_known __attribute__((tls_model("initial-exec")));
+enum { SLACK_IS_SMALL = 1, SLACK_IS_LARGE };
 
 /* The next whole millisecond; -1: without end. */
 static int ms_of(const struct timespec *ts)
@@ -129,10 +138,28 @@ static bool has_come(void *arg)
 	return nocancel_poll(&p, 1, 0) > 0;
 }
 
+static COLD void learn_slack(void)
+{
+	long slack = rawcall(SYS_prctl, PR_GET_TIMERSLACK, 0, 0, 0, 0);
+
+	slack_known = slack > NAP_SLACK_MAX ? SLACK_IS_LARGE : SLACK_IS_SMALL;
+}
+
+/* Would a nap of this thread end in time? */
+static bool can_nap(void)
+{
+	if (load_rlx(&has_no_pwait2) ||
+	    (load_rlx(&naps.off_until) && naps_are_off(&naps, now_ns())))
+		return false;
+	if (unlikely(!slack_known))
+		learn_slack();
+	return slack_known == SLACK_IS_SMALL;
+}
+
 static bool should_nap(struct epoll *ep)
 {
 	GUARD(&ep->lock);
-	return ep->rs.feed && !load_rlx(&has_no_pwait2) &&
+	return ep->rs.feed && can_nap() &&
 	       batch_naps(&ep->batch, bell_sleepers_met());
 }
 
@@ -191,6 +218,8 @@ static int sleep_in_set(struct wait *w, const struct timespec *left)
 
 	if (n < 0)
 		return -errno;
+	if (a->naps && !n)
+		naps_took(&naps, w->asleep_ns, now_ns());
 	if (n < a->max) { /* there was no more */
 		ready_asked(&a->ep->rs, w->asleep_ns);
 		if (!is_shared)

@@ -16,6 +16,8 @@
 #include "sock/shared.h"
 
 #define SPINS 200
+/* Before it gives up without a sleep: a half may be busy for a moment only. */
+#define SPINS_VAIN 50
 #define KERNELS 0x00200000l /* PF_KTHREAD, since Linux 2.6.27 */
 #define FOREIGN 0x40000000u /* above all thread ids */
 
@@ -24,16 +26,19 @@
 #define CHANGES_MAX 3
 #define TAKEN_MAX 1000 /* times that it was free, and others were faster */
 
-/* Who looks at many sockets (poll) does not wait for each of them.  After a wait in vain,
- * this thread waits for no other lock for as long, and for the same one soon: a program
- * that asks in a loop is to sleep, most of the time. */
+/* A program that looks at many sockets (poll) may find another process in each of their
+ * locks.  After one wait in vain, this thread does not sleep for any other lock for OTHERS_NS,
+ * and not for the same one for SAME_NS: a program that asks in a loop is to sleep most of the
+ * time.  Meanwhile a lock of a process that has died is taken over at once, so the first time
+ * that such a lock names another owner than before, the thread finds out if that one lives. */
 #define OTHERS_NS PAGE_WAIT_NS
 #define SAME_NS (PAGE_WAIT_NS / 25)
-#define LOOKS_EVERY 61 /* prime: with any number of sockets it meets each */
 static __thread struct {
 	const uint32_t *word;
 	uint64_t at_ns; /* when that wait was over */
-	uint32_t n_refused;
+	uint32_t
+	    living;    /* the owner that was found to live, or not to be ours */
+	uint32_t dead; /* the owner that was found to be dead */
 } vain;
 
 static bool is_foreign; /* or an ancestor, since it has pages */
@@ -220,6 +225,7 @@ static void sleep_on(uint32_t *word, uint32_t seen, uint64_t ns)
 COLD void page_lock_gives_up(const uint32_t *word)
 {
 	vain.word = word;
+	vain.living = 0;
 	vain.at_ns = now_ns();
 }
 
@@ -235,18 +241,44 @@ COLD bool page_lock_is_vain(const uint32_t *word)
 	return false;
 }
 
-/* Without a wait.  Now and then, is the owner dead? */
+static COLD enum page_owner ask_owner(const uint32_t *word, uint32_t seen)
+{
+	enum page_owner owner = page_owner(word, seen);
+
+	if (owner == OWNER_DEAD)
+		vain.dead = seen & ~LOCK_WAITERS;
+	else
+		vain.living = seen & ~LOCK_WAITERS;
+	return owner;
+}
+
+/* Without a wait. */
 static COLD enum page_got take_or_leave(uint32_t *word)
 {
 	uint32_t seen = load_rlx(word), self = page_self();
 
 	if (!seen && cas(word, 0u, self))
 		return PAGE_FREE;
-	if (++vain.n_refused % LOOKS_EVERY == 0 &&
-	    page_owner(word, seen) == OWNER_DEAD &&
+	if ((seen & ~LOCK_WAITERS) != vain.living &&
+	    ask_owner(word, seen) == OWNER_DEAD &&
 	    cas(word, seen, self | LOCK_WAITERS))
 		return PAGE_OF_DEAD;
 	return PAGE_KEPT;
+}
+
+/* A process that was killed may leave many locks.  Until its parent has asked for it, only
+ * /proc tells that it is dead: so this is for an owner that was found dead before. */
+static bool is_known_dead(const uint32_t *word, uint32_t seen)
+{
+	uint32_t tid = seen & ~LOCK_WAITERS;
+
+	return tid && tid == vain.dead && page_owner(word, seen) == OWNER_DEAD;
+}
+
+static enum page_got given_up(const uint32_t *word, enum page_got got)
+{
+	page_lock_gives_up(word);
+	return got;
 }
 
 static COLD enum page_got lock_slow_page(uint32_t *word, bool is_patient)
@@ -255,7 +287,8 @@ static COLD enum page_got lock_slow_page(uint32_t *word, bool is_patient)
 	uint32_t seen = load_rlx(word);
 	uint64_t start = now_ns();
 
-	if (is_gone(seen) && cas(word, seen, self | LOCK_WAITERS))
+	if ((is_gone(seen) || is_known_dead(word, seen)) &&
+	    cas(word, seen, self | LOCK_WAITERS))
 		return PAGE_OF_DEAD;
 	for (;; seen = load_rlx(word)) {
 		uint64_t waited = now_ns() - start;
@@ -265,19 +298,18 @@ static COLD enum page_got lock_slow_page(uint32_t *word, bool is_patient)
 			return PAGE_FREE;
 		if (waited > PAGE_PATIENCE_NS ||
 		    (!seen && ++n_taken > TAKEN_MAX && waited > PAGE_WAIT_NS))
-			return PAGE_NOT;
+			return given_up(word, PAGE_NOT);
 		if (seen && waited > PAGE_WAIT_NS) {
-			enum page_owner owner = page_owner(word, seen);
+			enum page_owner owner = ask_owner(word, seen);
 
-			page_lock_gives_up(word);
 			if (owner == OWNER_OURS && !is_patient)
-				return PAGE_KEPT;
+				return given_up(word, PAGE_KEPT);
 			if (owner == OWNER_DEAD &&
 			    cas(word, seen, self | LOCK_WAITERS))
 				return PAGE_OF_DEAD;
 			if (owner != OWNER_OURS && (load_rlx(word) == seen ||
 						    ++n_changed > CHANGES_MAX))
-				return PAGE_NOT;
+				return given_up(word, PAGE_NOT);
 		}
 		if (seen)
 			sleep_on(word, seen, PAGE_WAIT_NS);
@@ -291,7 +323,7 @@ enum page_got page_lock(uint32_t *word, bool is_patient)
 	for (int i = 0; i < SPINS; i++) {
 		if (likely(!load_rlx(word) && cas(word, 0u, self)))
 			return PAGE_FREE;
-		if (unlikely(vain.word) && !is_patient &&
+		if (unlikely(vain.word) && i >= SPINS_VAIN && !is_patient &&
 		    page_lock_is_vain(word))
 			return take_or_leave(word);
 		cpu_relax();

@@ -615,6 +615,7 @@ bool shared_is_silent(struct sock *sk)
 		sched_yield();
 		if (now - start < PAGE_WAIT_NS)
 			continue;
+		/* In both cases: a hostile process may write this word of each socket. */
 		page_lock_gives_up(&sk->w->n_ringing);
 		if (other_is_kept(sk))
 			return false;

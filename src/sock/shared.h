@@ -81,6 +81,15 @@ struct shared_page {
 };
 
 static_assert(sizeof(struct shared_page) <= SHARED_BYTES, "a page each");
+#define PAGE_HAS(member, at)                                                   \
+	static_assert(offsetof(struct shared_page, member) == (at),            \
+		      "tests/trust/test_kept_pages.py writes there")
+PAGE_HAS(half[HALF_RX].word, 0);
+PAGE_HAS(half[HALF_TX].word, 576);
+PAGE_HAS(mode, 1160);
+PAGE_HAS(words, 1216);
+PAGE_HAS(words.proto, 1408 - SOCK_PROTO_WORDS);
+#undef PAGE_HAS
 
 /* Before a fork, in this order: count the sockets that need a page, get the memory
  * for all of them at once, share each. */

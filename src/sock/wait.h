@@ -98,6 +98,9 @@ int wait_asleep(struct sock *sk, int fd, const struct call_wait *w);
  * Sleep on descriptors of the kernel's, for one socket or many.  All signals
  * are blocked except during the sleep, so that none is missed between the last
  * look and the sleep.
+ *
+ * It has nothing in common with the naps of file/batch.h but the word: those are sleeps of
+ * epoll_wait() that peers in other processes do not end.
  */
 struct nap {
 	struct pollfd *fds; /* these end it */

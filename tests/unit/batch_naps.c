@@ -79,6 +79,30 @@ static void a_nap_in_vain_is_followed_by_more_and_more_sleeps(void **state)
 	assert_int_equal(pause_of(), BATCH_PAUSE - 1);
 }
 
+/* As many as it takes, from @at on, each of @ns. */
+static void take_naps(struct naps *p, unsigned n, uint64_t at, uint64_t ns)
+{
+	for (unsigned i = 0; i < n; i++)
+		naps_took(p, at, at + ns);
+}
+
+static void naps_that_end_late_are_given_up_for_long(void **state)
+{
+	struct naps p = { 0 };
+	uint64_t at = NAPS_OFF_NS, late = NAP_LATE_NS + 1;
+
+	for (int i = 0; i < 10; i++) { /* one in time: no row */
+		take_naps(&p, NAPS_LATE_MAX - 1, at, late);
+		take_naps(&p, 1, at, NAP_LATE_NS);
+	}
+	assert_false(naps_are_off(&p, at));
+	take_naps(&p, NAPS_LATE_MAX, at, late);
+	assert_true(naps_are_off(&p, at + late));
+	assert_true(naps_are_off(&p, at + late + NAPS_OFF_NS - 1));
+	assert_false(naps_are_off(&p, at + late + NAPS_OFF_NS));
+	assert_int_equal(p.off_until, 0);
+}
+
 int main(void)
 {
 #define T(name) cmocka_unit_test_setup(name, begin)
@@ -87,6 +111,7 @@ int main(void)
 		T(news_twice_of_one_connection_forbids_it),
 		T(a_peer_that_sleeps_forbids_it),
 		T(a_nap_in_vain_is_followed_by_more_and_more_sleeps),
+		T(naps_that_end_late_are_given_up_for_long),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

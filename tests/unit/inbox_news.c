@@ -124,6 +124,44 @@ static void a_waiter_that_naps_is_met_and_not_rung(void **state)
 	lane_close(lane);
 }
 
+/* Two threads wait for one set: one is about to nap while the other begins to sleep. */
+static void a_nap_leaves_a_sleeper_to_be_rung(void **state)
+{
+	uint32_t lane = lane_open();
+	struct lane *l = &inbox_of(own_tag())->lane[lane];
+
+	lane_nap(l);
+	assert_int_equal(l->sleeping, LANE_NAPS);
+	store_rlx(&l->sleeping, LANE_ASLEEP);
+	lane_nap(l);
+	assert_int_equal(l->sleeping, LANE_ASLEEP);
+	store_rlx(&l->sleeping, LANE_AWAKE);
+	lane_close(lane);
+}
+
+static void *post_from_a_worker(void *slot)
+{
+	post(*(uint32_t *)slot);
+	return NULL;
+}
+
+/* One thread polls, another one answers: what that one meets counts for the first, too. */
+static void sleepers_that_another_thread_meets_count(void **state)
+{
+	uint32_t lane = lane_open(), met = bell_sleepers_met();
+	uint32_t slot = slot_open(lane, own_tag(), owner(64));
+	pthread_t worker;
+
+	store_rlx(&inbox_of(own_tag())->lane[lane].sleeping, LANE_NAPS);
+	assert_int_equal(
+	    pthread_create(&worker, NULL, post_from_a_worker, &slot), 0);
+	pthread_join(worker, NULL);
+	assert_int_not_equal(bell_sleepers_met(), met);
+	drain(lane);
+	slot_close(slot);
+	lane_close(lane);
+}
+
 static void lanes_hear_of_their_own_only(void **state)
 {
 	uint32_t one = lane_open(), two = lane_open();
@@ -705,6 +743,8 @@ int main(void)
 		cmocka_unit_test(a_slot_posted_is_drained_once),
 		cmocka_unit_test(only_a_sleeping_waiter_is_rung_and_only_once),
 		cmocka_unit_test(a_waiter_that_naps_is_met_and_not_rung),
+		cmocka_unit_test(a_nap_leaves_a_sleeper_to_be_rung),
+		cmocka_unit_test(sleepers_that_another_thread_meets_count),
 		cmocka_unit_test(lanes_hear_of_their_own_only),
 		cmocka_unit_test(news_of_a_closed_slot_is_nobodys),
 		cmocka_unit_test(a_lane_is_full_at_its_last_slot),

@@ -148,6 +148,12 @@ void post_after_fork(void);
 
 /* Lanes of our own: one number in all inboxes. */
 uint32_t lane_open(void); /* LANE_NONE when all are taken */
+/* A thread is about to nap.  One that has begun to sleep in between goes on being rung. */
+static inline void lane_nap(struct lane *l)
+{
+	cas(&l->sleeping, LANE_AWAKE, LANE_NAPS);
+}
+
 void lane_close(uint32_t lane);
 /* The *@i-th inbox's lane in use, and the next *@i; NULL: there are no more. */
 struct lane *lane_next(uint32_t lane, uint32_t *i);

@@ -38,22 +38,28 @@ static void feed_sleep(struct ready_set *rs, bool naps)
 
 	for (struct lane *l; (l = lane_next(rs->lane, &i));) {
 		if (naps)
-			store_rlx(&l->sleeping, LANE_NAPS);
+			lane_nap(l);
 		else
 			lane_sleep(l, rs);
 	}
 }
 
-static void feed_awake(struct ready_set *rs, bool others_sleep)
+static void lanes_say(struct ready_set *rs, uint32_t how)
 {
 	uint32_t i = 0;
 
-	for (struct lane *l; (l = lane_next(rs->lane, &i));) {
-		if (others_sleep)
-			xchg(&l->sleeping, LANE_ASLEEP);
-		else
-			store_rlx(&l->sleeping, LANE_AWAKE);
-	}
+	for (struct lane *l; (l = lane_next(rs->lane, &i));)
+		store_rlx(&l->sleeping, how);
+	fence_full();
+}
+
+/* If a thread has begun to sleep since @others_sleep was found out, LANE_AWAKE may have
+ * overwritten its LANE_ASLEEP: peers would not wake it. */
+static void feed_awake(struct ready_set *rs, bool others_sleep)
+{
+	lanes_say(rs, others_sleep ? LANE_ASLEEP : LANE_AWAKE);
+	if (unlikely(!others_sleep && load_rlx(&rs->n_sleepers)))
+		lanes_say(rs, LANE_ASLEEP);
 }
 
 static void feed_asked(struct ready_set *rs, uint64_t now_ns)
