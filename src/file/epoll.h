@@ -20,8 +20,10 @@
 #include "file/file.h"
 
 struct epoll *epoll_new(int fd);
-/* The program has closed the set's descriptor, and still has a duplicate: use @to. */
-void epoll_moved(struct epoll *ep, int to);
+/* The program has closed the set's descriptor, and still has a duplicate: use the anchor. */
+void epoll_moved(struct file *fe);
+/* There was no descriptor left for an anchor: use the duplicate that the program has. */
+void epoll_adopt(struct file *fe, int epfd);
 void epoll_free(struct epoll *ep);
 
 /* epoll_ctl() when either descriptor has a file.  0 or -errno. */

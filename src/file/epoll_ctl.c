@@ -201,6 +201,8 @@ int epoll_file_ctl(int epfd, struct file *fe, int op, int fd,
 	struct file *f = file_get_any(fd);
 	int err;
 
+	if (unlikely(load_rlx(&fe->ep->fd) < 0))
+		epoll_adopt(fe, epfd);
 	if (!f || file_is_passthrough(fd) || f == fe) {
 		err = libc.epoll_ctl(epfd, op, fd, ev) < 0 ? -errno : 0;
 		/* It may have been ours when it was added. */

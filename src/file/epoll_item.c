@@ -159,7 +159,24 @@ struct epoll *epoll_new(int fd)
 	return ep;
 }
 
-void epoll_moved(struct epoll *ep, int to) { store_rlx(&ep->fd, to); }
+/* Behind the lock, since no call may use the old number when it has gone. */
+void epoll_moved(struct file *fe)
+{
+	GUARD(&fe->ep->lock);
+	store_rlx(&fe->ep->fd, load_acq(&fe->anchor_fd));
+}
+
+COLD void epoll_adopt(struct file *fe, int epfd)
+{
+	GUARD(&fe->ep->lock);
+	if (load_rlx(&fe->ep->fd) >= 0 ||
+	    !cas(&fe->anchor_fd, -1, (int32_t)epfd))
+		return;
+	fence_full(); /* Dekker with file_forget(): the number, then its entry */
+	if (!file_is_at(fe, epfd))
+		cas(&fe->anchor_fd, (int32_t)epfd, -1);
+	store_rlx(&fe->ep->fd, load_acq(&fe->anchor_fd));
+}
 
 int kernel_ctl(struct epoll *ep, int op, int fd, uint32_t events, uint64_t data)
 {

@@ -385,6 +385,8 @@ int epoll_file_wait(int epfd, struct file *fe, struct epoll_event *evs, int max,
 
 	if (max <= 0 || (size_t)max > INT32_MAX / sizeof(*evs))
 		return -EINVAL;
+	if (unlikely(load_rlx(&ep->fd) < 0))
+		epoll_adopt(fe, epfd);
 	/* A set without sockets of ours belongs to the kernel alone, as long as
 	 * no other thread adds one. */
 	bool may_merge = load_rlx(&ep->n_items) || !is_single_threaded();

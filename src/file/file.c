@@ -272,16 +272,16 @@ static void anchor_move(struct file *f, int fd)
 	if (f->anchor_fd == fd) {
 		int up = fds_hide(libc.fcntl(fd, F_DUPFD_CLOEXEC, 3));
 
-		if (up < 0)
+		if (up < 0 && f->kind == FILE_SOCK)
 			return;
-		f->hidden = 1;
-		store_rel(&f->anchor_fd, up);
+		f->hidden = up >= 0;
+		store_rel(&f->anchor_fd, up < 0 ? -1 : up);
 	}
 	if (f->kind == FILE_SOCK) {
 		store_rel(&f->sk->moved_fd1, (uint32_t)f->anchor_fd + 1);
 		sock_ops(f->sk)->anchor_moved(f->sk, fd, f->anchor_fd);
 	} else {
-		epoll_moved(f->ep, f->anchor_fd);
+		epoll_moved(f);
 	}
 }
 

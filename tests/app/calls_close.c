@@ -12,6 +12,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,6 +38,14 @@ static void so_error(struct ctx *x, const char *what)
 
 	RES("getsockopt", getsockopt(x->fd, SOL_SOCKET, SO_ERROR, &err, &len));
 	out(" %s=%s", what, err ? strerrorname_np(err) : "0");
+}
+
+/* A file with @len bytes, at its beginning. */
+static int memfd_of(size_t len)
+{
+	int fd = memfd_create("calls", MFD_CLOEXEC);
+
+	return ftruncate(fd, (off_t)len) ? -1 : fd;
 }
 
 /* poll() with nothing asked for, epoll and select's three sets. */
@@ -325,6 +335,94 @@ SCENARIO(close_far_shut_rdwr_then_sends)
 	send_made(x, "send", 10);
 	all_states(x, "told");
 	recv_got(x, "recv", 10);
+}
+
+/* Whatever the directions are shut with, and whoever watches, the kernel has to hear of
+ * both: or it takes the bytes, which nobody wants. */
+static void shut_twice(struct ctx *x, int first, int second)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLET };
+	int ep = epoll_create1(EPOLL_CLOEXEC);
+
+	RES("add", epoll_ctl(ep, EPOLL_CTL_ADD, x->fd, &ev));
+	RES("idle", epoll_wait(ep, &ev, 1, 0));
+	RES("first", shutdown(x->fd, first));
+	RES("wait", epoll_wait(ep, &ev, 1, -1));
+	RES("second", shutdown(x->fd, second));
+	far_do(x, FAR_SEND, 100);
+	settle(x, POLLERR);
+	RES("wait", epoll_wait(ep, &ev, 1, -1));
+	all_states(x, "reset");
+	send_made(x, "send", 10);
+	send_made(x, "send", 10);
+	all_states(x, "told");
+	recv_got(x, "recv", 10);
+}
+
+SCENARIO(close_shut_rd_wr_then_far_sends) { shut_twice(x, SHUT_RD, SHUT_WR); }
+
+/* Here the far end's kernel answers, and send() fails with EPIPE. */
+static void far_shuts_twice(struct ctx *x, int first, int second, bool watches)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLRDHUP };
+	int ep = epoll_create1(EPOLL_CLOEXEC);
+
+	if (watches)
+		RES("add", epoll_ctl(ep, EPOLL_CTL_ADD, x->fd, &ev));
+	far_do(x, FAR_SHUT, first);
+	far_do(x, FAR_SHUT, second);
+	if (watches)
+		RES("wait", epoll_wait(ep, &ev, 1, -1));
+	settle(x, POLLRDHUP);
+	RES("send", send(x->fd, buf, n(1000), MSG_NOSIGNAL));
+	settle(x, POLLHUP);
+	RES("send", send(x->fd, buf, n(1000), MSG_NOSIGNAL));
+	all_states(x, "told");
+	recv_got(x, "recv", 10);
+}
+
+SCENARIO(close_far_shut_rd_wr_then_sends)
+{
+	far_shuts_twice(x, SHUT_RD, SHUT_WR, false);
+}
+
+SCENARIO(close_far_shut_wr_rd_then_sends)
+{
+	far_shuts_twice(x, SHUT_WR, SHUT_RD, false);
+}
+
+SCENARIO(close_far_shut_wr_rd_then_sends_watched)
+{
+	far_shuts_twice(x, SHUT_WR, SHUT_RD, true);
+}
+
+/* The near end shuts writing first, as a Java program may do, with a set or without. */
+SCENARIO(close_shut_wr_rd_then_far_sends)
+{
+	RES("first", shutdown(x->fd, SHUT_WR));
+	RES("second", shutdown(x->fd, SHUT_RD));
+	far_do(x, FAR_SEND, 100);
+	settle(x, POLLERR);
+	all_states(x, "reset");
+	RES("sendfile", sendfile(x->fd, memfd_of(100), NULL, n(100)));
+	RES("sendfile", sendfile(x->fd, memfd_of(100), NULL, n(100)));
+	all_states(x, "told");
+}
+
+SCENARIO(close_shut_wr_rd_then_far_sends_watched)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+	int ep = epoll_create1(EPOLL_CLOEXEC);
+
+	RES("add", epoll_ctl(ep, EPOLL_CTL_ADD, x->fd, &ev));
+	RES("first", shutdown(x->fd, SHUT_WR));
+	RES("second", shutdown(x->fd, SHUT_RD));
+	far_do(x, FAR_SEND, 100);
+	settle(x, POLLERR);
+	RES("wait", epoll_wait(ep, &ev, 1, -1));
+	bits("events", (int)ev.events);
+	send_made(x, "send", 10);
+	send_made(x, "send", 10);
 }
 
 SCENARIO(close_reset_names)

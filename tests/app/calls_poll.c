@@ -938,6 +938,33 @@ SCENARIO(epoll_set_is_duplicated)
 	ep_see(ep3, "empty", 0);
 }
 
+/* The same, when the process may open nothing more. */
+SCENARIO(epoll_set_is_duplicated_at_limit)
+{
+	struct rlimit were, none;
+	int ep = ep_new(x, EPOLLIN), ep2 = dup(ep), ep3 = dup(ep);
+
+	RES("limits", getrlimit(RLIMIT_NOFILE, &were));
+	none = were;
+	none.rlim_cur = 0;
+	RES("limit", setrlimit(RLIMIT_NOFILE, &none));
+	RES("close", close(ep));
+	RES("limit", setrlimit(RLIMIT_NOFILE, &were));
+	int other = epoll_create1(0), fd2 = dup(x->fd);
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLOUT,
+				  .data.u64 = 0x1122334455667788ull };
+	RES("add", epoll_ctl(ep2, EPOLL_CTL_ADD, fd2, &ev));
+	RES("close", close(ep2));
+	ep_see(ep3, "room", 0);
+	ep_see(other, "empty", 0);
+	RES("not-there", epoll_ctl(other, EPOLL_CTL_DEL, fd2, NULL));
+	RES("del", epoll_ctl(ep3, EPOLL_CTL_DEL, fd2, NULL));
+	far_do(x, FAR_SEND, 10);
+	settle(x, POLLIN);
+	ep_see(ep3, "data", 0);
+	ep_see(other, "empty", 0);
+}
+
 static void *ctl_later(void *p)
 {
 	int *a = p;

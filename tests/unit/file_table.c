@@ -72,7 +72,7 @@ void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS]) {}
 void epoll_forget_sock(struct file *f) {}
 void epoll_merge_sock(struct file *f) {}
 void epoll_free(struct epoll *ep) {}
-void epoll_moved(struct epoll *ep, int to) {}
+void epoll_moved(struct file *fe) {}
 
 static void a_descriptor_that_is_not_ours_leads_nowhere(void **state)
 {

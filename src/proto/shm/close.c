@@ -34,9 +34,10 @@ static bool is_unread(struct sock *sk, int fd)
  * bytes would turn the kernel's FIN into a reset.  Dekker with anchor_ring(): the
  * peer sends no doorbell that it counts after the flag.  One that it counted
  * before, and had no core to send, is answered with a reset, which the peer does
- * not take for one of ours (is_bells_reset()).  A peer that falls back meanwhile
- * cannot hide the reset from the next program.  So our FIN goes first: behind it, that
- * program still reads all bytes, and then the end.
+ * not take for one of ours (is_bells_reset()).  But if the peer's process gives the
+ * connection back to the kernel meanwhile and executes another program, that one sees
+ * the reset as an error.  So if a doorbell is still to come, our kernel sends its FIN
+ * first: that program then reads all bytes, and the end.
  */
 void shm_leave(struct sock *sk, int fd)
 {

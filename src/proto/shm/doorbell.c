@@ -37,7 +37,9 @@ static void ring(struct sock *sk, int fd, int flags)
 	fetch_add(&me->bells, 1);
 	if (load_seq(&shm_peer(sk)->flags) &
 	    (SEG_CLOSED | SEG_FALLBACK | SEG_SHUT)) {
-		/* Dekker with shm_leave() and shm_fallback_now(). */
+		/* Dekker with shm_leave() and shm_fallback_now().  SEG_SHUT is only
+		 * a hint here: the peer's kernel is shut before the flag is set, and
+		 * answers with a reset a doorbell that comes in between. */
 		fetch_sub(&me->bells, 1);
 		fetch_sub(&sk->w->n_ringing, 1);
 		if (unlikely(was))

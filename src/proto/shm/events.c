@@ -198,7 +198,8 @@ static COLD unsigned anchor_end_events(const struct sock *sk, int fd)
 	unsigned ev = POLLIN | POLLRDNORM | POLLRDHUP | POLLOUT | POLLWRNORM;
 
 	if (load_rlx(&sk->w->anchor_end) != ANCHOR_RST) {
-		/* Our bytes were answered with a reset, which a call may have told. */
+		/* The peer's kernel may have answered our bytes with a reset.  poll()
+		 * shows it even after another call has returned its error. */
 		if (shm_is_late(sk) && !shm_w(sk)->peer_died)
 			ev |= tcp_events(fd, 0) & (POLLERR | POLLHUP);
 		return ev;

@@ -75,7 +75,7 @@ HOT ssize_t shm_send_ref(struct sock *sk, int fd, struct region_list *known,
 	    shm_of(sk)->tx_limit || shm_of(sk)->corked_bytes ||
 	    load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN ||
 	    !(flags & SEG_TAKES_REFS) ||
-	    flags & (SEG_CLOSED | SEG_FALLBACK | SEG_WANT_BACK))
+	    flags & (SEG_CLOSED | SEG_FALLBACK | SEG_WANT_BACK | SEG_SHUT))
 		return 0;
 	int i = region_number(known, r);
 	struct ring_ref ref = { .region = (uint32_t)i, .off = off };

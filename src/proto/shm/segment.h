@@ -61,10 +61,12 @@ enum {
 	SEG_ABORTED = 8192,  /* with SEG_CLOSED: a reset follows, not a FIN */
 	SEG_FIN_DUE = 16384, /* S7: TCP's FIN, which whoever settles may send */
 	SEG_LATER = 32768,   /* with SEG_REVOKED: another may come */
-	SEG_SHUT =
-	    131072, /* TCP is shut in both directions here, and answers */
-	SEG_TX_LATE =
-	    65536, /* a hint: it has sent to a peer that reads no more */
+	/* A hint: this side has sent by TCP to a peer that had closed, or shut both
+	 * directions, so a reset is no sign that a process has died. */
+	SEG_TX_LATE = 65536,
+	/* This side's program has shut both directions, and its kernel knows: it
+	 * answers each byte that the peer sends by TCP with a reset. */
+	SEG_SHUT = 131072,
 };
 
 #define SEG_READ_RING 1u /* offsets are even */

@@ -82,8 +82,11 @@ static int is_over(struct sock *sk, int fd)
 	return shm_of(sk)->tx_fin && has_ended ? -ENOTCONN : 0;
 }
 
-/* The caller holds the tx lock.  1: the kernel's socket has to be shut, too; 2: threads
- * that sleep there have to be woken. */
+#define SLEEPERS 4
+static_assert(!(SLEEPERS & (SHUT_BIT_RD | SHUT_BIT_WR)), "");
+
+/* The caller holds the tx lock.  SHUT_BIT_*: the kernel's socket has to be shut, too, in
+ * these directions; SLEEPERS: threads that sleep there have to be woken. */
 static int shut_locked(struct sock *sk, int fd, int how)
 {
 	if (how != SHUT_WR)
@@ -92,17 +95,31 @@ static int shut_locked(struct sock *sk, int fd, int how)
 		tx_shut(sk, fd);
 	/* Both halves are shut, or ours and the peer's.  Nobody will have to
 	 * ring any more, so shut the kernel's socket too. */
-	bool both = sk->w->shut == (SHUT_BIT_RD | SHUT_BIT_WR) ||
-		    (sk->w->shut & SHUT_BIT_WR && shm_w(sk)->rx_eof);
+	uint8_t shut = load_rlx(&sk->w->shut);
+	bool both = shut == (SHUT_BIT_RD | SHUT_BIT_WR) ||
+		    (shut & SHUT_BIT_WR && shm_w(sk)->rx_eof);
 	if (shm_of(sk)->fin_due)
 		both = false;
 	fence_full(); /* Dekker with ring_begin(): it looks whether the direction is shut */
 	bool sleepers = load_rlx(how == SHUT_WR ? &sk->w->n_tx_sleepers
 						: &sk->w->n_sleepers) > 0;
 	/* Either way the kernel's socket will show an end that is not the peer's. */
-	if (both ? how != SHUT_WR : sleepers)
+	if (both ? shut & SHUT_BIT_RD : sleepers)
 		SOCK_PUT(sk, anchor_deaf, (uint8_t)1);
-	return both ? 1 : sleepers ? 2 : 0;
+	return both ? shut : sleepers ? SLEEPERS : 0;
+}
+
+/* @shut: what the program has shut with this call and the ones before, of which the kernel
+ * has not heard.  Only a kernel that has heard of both directions answers with a reset what
+ * the peer still sends. */
+static int shut_tcp(struct sock *sk, int fd, uint8_t shut)
+{
+	/* It may be over by now: our FIN may have met the peer's. */
+	if (libc.shutdown(fd, how_of(shut)) < 0 && errno != ENOTCONN)
+		return -errno;
+	if (shut == (SHUT_BIT_RD | SHUT_BIT_WR))
+		fetch_or(&shm_me(sk)->flags, SEG_SHUT);
+	return 0;
 }
 
 /* -EAGAIN: another process keeps a half; -ESTALE: the kernel has the connection. */
@@ -123,12 +140,9 @@ static int shut_try(struct sock *sk, int fd, int how)
 	sock_unlock_tx(sk);
 	if (is_candidate)
 		sock_unlock_rx(sk);
-	/* It may be over by now: our FIN may have met the peer's. */
-	if (next == 1 && libc.shutdown(fd, how) < 0 && errno != ENOTCONN)
-		return -errno;
-	if (next == 1 && load_rlx(&sk->w->shut) & SHUT_BIT_RD)
-		fetch_or(&shm_me(sk)->flags, SEG_SHUT);
-	if (next == 2)
+	if (next && next != SLEEPERS)
+		return shut_tcp(sk, fd, (uint8_t)next);
+	if (next)
 		libc.shutdown(fd, SHUT_RD); /* wakes them; sends nothing */
 	return err;
 }

@@ -289,7 +289,7 @@ static COLD ssize_t tx_numbered(struct sock *sk, int fd, struct iov_cursor *c,
 }
 
 /* The direction is shut.  An error that the connection has ended with comes first, once. */
-static COLD ssize_t tx_is_shut(struct sock *sk, int fd)
+COLD ssize_t tx_is_shut(struct sock *sk, int fd)
 {
 	int err = anchor_so_error(sk, fd);
 	socklen_t len = sizeof(err);

@@ -42,6 +42,8 @@ void tx_end(struct sock *sk, int fd, ssize_t r);
 /* The stream is not in the ring: give the bytes to the kernel. */
 COLD ssize_t tx_tcp(struct sock *sk, int fd, struct iov_cursor *c, size_t left,
 		    int flags);
+/* Our direction is shut: the error with which the call ends. */
+COLD ssize_t tx_is_shut(struct sock *sk, int fd);
 /* Has the peer left the ring, or ended? */
 bool tx_nobody_reads(struct sock *sk, int fd);
 /* Call this before a record is put behind the one that is corked. */

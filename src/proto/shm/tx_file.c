@@ -120,7 +120,7 @@ ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n)
 			return err;
 		sock_changes_tx(sk);
 		if (sk->w->shut & SHUT_BIT_WR)
-			r = -EPIPE;
+			r = tx_is_shut(sk, fd);
 		else if (sk->is_lost)
 			r = file_to_nobody(sk, fd, in, off, n);
 		else if (!shm_w(sk)->tx_ring)
