@@ -145,7 +145,7 @@ struct sock {
 
 	/* The upgrade. */
 	int32_t announce_fd; /* a listener's announcement, 0 for none */
-	uint32_t n_attempts; /* at the upgrade, so far */
+	uint32_t n_attempts; /* looks at the upgrade, so far */
 	/* Another descriptor of the socket, plus 1, since the program has closed
 	 * one in the middle of a call; 0: it has not. */
 	uint32_t moved_fd1;
@@ -156,6 +156,7 @@ struct sock {
 	uint8_t
 	    standard; /* 1 << fd: it is standard input, output or error here, where
 			   * stdio uses it without us.  It is not upgraded meanwhile. */
+	uint8_t n_returns; /* from our own TCP: proto/tcp/rest.h */
 	uint32_t generation;
 	struct watch_list watches; /* who waits for it in this process */
 

@@ -32,6 +32,9 @@ static struct {
 	uint64_t noise_ns;  /* when it began */
 	uint64_t noise_max;
 	uint64_t seed;
+	uint64_t burst; /* sends, then a pause; 0: no pauses */
+	uint64_t pause_ns, n_sends;
+	uint64_t late_ns; /* each time, another thread asks, that much ahead */
 } prog;
 
 int clock_gettime(clockid_t id, struct timespec *out)
@@ -58,6 +61,19 @@ static uint64_t with_noise(uint64_t ns)
 	return ns + ns * prog.noise / 100;
 }
 
+static void look(void)
+{
+	prog.is_moved = prog.is_moved && !judge_check(prog.ns);
+}
+
+/* A timer expires, and nothing is sent. */
+static void pause_now(void)
+{
+	prog.ns += prog.pause_ns / 2;
+	look();
+	prog.ns += prog.pause_ns / 2;
+}
+
 static void send_one(const struct cost *c, bool sleeps)
 {
 	uint64_t ns = with_noise(c->ns);
@@ -66,6 +82,45 @@ static void send_one(const struct cost *c, bool sleeps)
 	prog.cpu_ns += with_noise(c->cpu_ns);
 	prog.n_sleeps += sleeps;
 	port_send_count();
+	prog.n_sends++;
+	if (prog.burst && prog.n_sends % prog.burst == 0)
+		pause_now();
+}
+
+/* The clock of a thread that asks is behind that of who has asked last. */
+static bool ask(void)
+{
+	bool may = judge_may_move();
+
+	if (may || !prog.late_ns)
+		return may;
+	prog.ns -= prog.late_ns;
+	may = judge_may_move();
+	prog.ns += prog.late_ns;
+	return may;
+}
+
+static void run_one(const struct cost *kernel, const struct cost *port,
+		    bool sleeps)
+{
+	if (prog.is_moved) {
+		send_one(port, sleeps);
+		prog.n_port++;
+		look();
+		return;
+	}
+	send_one(kernel, sleeps);
+	if (prog.n_kernel++ % ASK_SENDS)
+		return;
+	if (!ask()) {
+		prog.n_settled += judge_has_settled();
+		return;
+	}
+	prog.is_moved = true;
+	if (prog.n_moves < MOVES_MAX)
+		prog.moved_ns[prog.n_moves] = prog.ns;
+	prog.n_moves++;
+	judge_moved();
 }
 
 static void run(const struct cost *kernel, const struct cost *port, bool sleeps,
@@ -73,26 +128,8 @@ static void run(const struct cost *kernel, const struct cost *port, bool sleeps,
 {
 	uint64_t end = prog.ns + seconds * NS_PER_S;
 
-	for (unsigned n = 0; prog.ns < end; n++) {
-		if (prog.is_moved) {
-			send_one(port, sleeps);
-			prog.n_port++;
-			prog.is_moved = !judge_check(prog.ns);
-			continue;
-		}
-		send_one(kernel, sleeps);
-		prog.n_kernel++;
-		if (n % ASK_SENDS)
-			continue;
-		if (!judge_may_move()) {
-			prog.n_settled += judge_has_settled();
-			continue;
-		}
-		prog.is_moved = true;
-		if (prog.n_moves < MOVES_MAX)
-			prog.moved_ns[prog.n_moves++] = prog.ns;
-		judge_moved();
-	}
+	while (prog.ns < end)
+		run_one(kernel, port, sleeps);
 }
 
 /* Percent of the sends over the port since the last time. */
@@ -154,6 +191,30 @@ static void trials_that_fail_settle_it(void **state)
 	run(&dear, &port, false, 8);
 	assert_true(prog.n_moves > 4);
 	assert_int_equal(prog.n_settled, 0);
+}
+
+/* A trial between them has paid, if only by little: it is not one failure after the other. */
+static void a_trial_that_pays_begins_the_count_anew(void **state)
+{
+	const struct cost kernel = { 20000, 20000 }, port = { 30000, 30000 };
+	const struct cost little = { 18000, 18000 };
+
+	run(&kernel, &port, false, 4);
+	assert_int_equal(prog.n_moves, 1);
+	while (!prog.is_moved)
+		run_one(&kernel, &little, false);
+	for (unsigned n = 0; n < 20000 && prog.is_moved; n++)
+		run_one(&kernel, &little, false);
+	assert_int_equal(prog.n_moves, 2);
+	assert_false(
+	    prog.is_moved); /* it is compared, a quarter of a second later */
+	run(&kernel, &port, false, 4);
+	assert_int_equal(prog.n_moves, 3);
+	assert_false(prog.is_moved);
+	assert_int_equal(prog.n_settled, 0);
+	run(&kernel, &port, false, 30);
+	assert_true(prog.n_moves > 3);
+	assert_true(prog.n_settled > 0);
 }
 
 /* It computes so much less that another program's work must be what takes the time. */
@@ -293,6 +354,68 @@ static void a_port_that_gains_nothing_any_more_is_left(void **state)
 	assert_true(share() < 40);
 }
 
+/* The windows that are compared have no pause: neither those of the kernel nor the port's. */
+static void pauses_are_no_loss(void **state)
+{
+	const struct cost kernel = { 20000, 20000 }, port = { 20000, 14000 };
+
+	prog.burst = 1000;
+	prog.pause_ns = 200 * NS_PER_MS;
+	run(&kernel, &port, false, 5);
+	assert_true(prog.is_moved);
+	(void)share();
+	run(&kernel, &port, false, 200);
+	assert_true(share() > 95);
+	assert_true(prog.n_moves < 8); /* after 8 s, 16 s, and so on */
+}
+
+/* Each comparison says that it pays, so the next one is later. */
+static void noise_is_no_loss(void **state)
+{
+	const struct cost kernel = { 20000, 20000 }, port = { 20000, 14000 };
+
+	for (unsigned seed = 1; seed <= 3; seed++) {
+		(void)setup(state);
+		prog.noise_max = 20;
+		prog.seed = seed;
+		run(&kernel, &port, false, 600);
+		assert_true(share() > 95);
+		assert_true(prog.n_moves < 16);
+	}
+}
+
+/* The kernel would be as slow. */
+static void a_pace_that_clients_set_is_no_loss(void **state)
+{
+	const struct cost kernel = { 20000, 20000 }, port = { 20000, 14000 };
+	const struct cost slow = { 26000, 20000 }, slow_port = { 26000, 14000 };
+
+	run(&kernel, &port, false, 2);
+	for (unsigned i = 0; i < 40; i++) {
+		run(&kernel, &port, false, 6);
+		run(&slow, &slow_port, false, 6);
+	}
+	assert_true(share() > 95);
+	assert_true(prog.n_moves < 16);
+}
+
+/* The comparison says so, too. */
+static void a_slower_port_stays_with_the_kernel(void **state)
+{
+	const struct cost kernel = { 20000, 20000 }, port = { 20000, 14000 };
+	const struct cost slow = { 22000, 14000 };
+
+	prog.burst = 1000;
+	prog.pause_ns = 200 * NS_PER_MS;
+	run(&kernel, &port, false, 100);
+	assert_true(prog.is_moved);
+	run(&kernel, &slow, false, 10);
+	assert_false(prog.is_moved);
+	(void)share();
+	run(&kernel, &slow, false, 300);
+	assert_true(share() < 5);
+}
+
 /* The kernel would take as much more: it is asked again, and the connections stay. */
 static void more_work_for_each_send_is_no_reason(void **state)
 {
@@ -313,6 +436,16 @@ static void a_kernel_that_becomes_dear_is_left(void **state)
 	run(&kernel, &port, false, 5);
 	assert_false(prog.is_moved);
 	run(&dear, &port, false, 60);
+	assert_true(prog.is_moved);
+}
+
+/* Of two threads, the one has read the clock before the other. */
+static void a_late_thread_does_not_measure_anew(void **state)
+{
+	const struct cost kernel = { 20000, 20000 }, port = { 14000, 14000 };
+
+	prog.late_ns = 1000;
+	run(&kernel, &port, false, 1);
 	assert_true(prog.is_moved);
 }
 
@@ -337,6 +470,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(what_costs_more_goes_back),
 		TEST(trials_that_fail_settle_it),
+		TEST(a_trial_that_pays_begins_the_count_anew),
 		TEST(a_clear_gain_that_takes_time_settles_nothing),
 		TEST(what_costs_less_stays),
 		TEST(what_costs_the_same_goes_back),
@@ -350,8 +484,13 @@ int main(void)
 		TEST(a_port_that_becomes_dear_is_left),
 		TEST(a_port_that_becomes_slow_is_left),
 		TEST(a_port_that_gains_nothing_any_more_is_left),
+		TEST(pauses_are_no_loss),
+		TEST(noise_is_no_loss),
+		TEST(a_pace_that_clients_set_is_no_loss),
+		TEST(a_slower_port_stays_with_the_kernel),
 		TEST(more_work_for_each_send_is_no_reason),
 		TEST(a_kernel_that_becomes_dear_is_left),
+		TEST(a_late_thread_does_not_measure_anew),
 		TEST(a_child_measures_for_itself),
 	};
 

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/nocancel.h"
 #include "base/sockopt.h"
+#include "proto/tcp/rest.h"
 #include "proto/tcp/wire.h"
 #include "sock/arena.h"
 #include "sock/errq.h"
@@ -27,12 +28,6 @@
 #include "tcp/opt.h"
 
 #define TCP_STATE_CLOSE 7 /* of tcpi_state */
-/* Turns until a connection that has gone back may move again; doubled each time. */
-#define REST_TURNS 16u
-#define REST_SHIFT_MAX 16u
-/* The same where a rule moves it. */
-#define FORCED_TURNS 2u
-#define FORCED_SHIFT_MAX 6u
 
 static void keep(struct sock *sk, struct moved *m)
 {
@@ -288,21 +283,10 @@ static bool may_stay(const struct moved *m, enum osf_reason why)
 	       (why == OSF_REASON_URGENT && load_acq(&m->due) == why);
 }
 
-/* Each time that it has gone back, it waits twice as long.  Where a rule moves it, it does so
- * after bulk only: each turn may be more than a window. */
 static void rest(struct sock *sk, enum osf_reason why)
 {
-	uint32_t n = MIN(sk->n_attempts, REST_SHIFT_MAX);
-	uint32_t turns = REST_TURNS << n;
+	uint32_t turns = rest_turns(sk, why);
 
-	if (load_rlx(&sk->flags) & SOCK_F_EAGER)
-		turns =
-		    FORCED_TURNS
-		    << (why == OSF_REASON_BULK ? MIN(n, FORCED_SHIFT_MAX) : 0);
-	if (why == OSF_REASON_SLOWER)
-		turns = REST_TURNS; /* the judge rests, for all of them */
-	else
-		sk->n_attempts++;
 	store_rlx(&sk->pingpongs_next, load_rlx(&sk->pingpongs) + turns);
 	sock_set_mode(sk, SOCK_YOUNG);
 }

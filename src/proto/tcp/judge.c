@@ -22,6 +22,9 @@
 #define SLEEPY_WINDOWS 2u
 #define STAY_WINDOWS 8u
 #define TRIAL_WINDOWS 6u
+/* A trial goes on until then where CPU is clearly saved and only time speaks against it, which
+ * noise does, too. */
+#define TRIAL_NS (400 * NS_PER_MS)
 /* So many windows of a trial must say that it pays: with one, noise decides too often where
  * both ways cost the same. */
 #define GOOD_WINDOWS 2u
@@ -36,8 +39,11 @@
 #define MOVES_NS (50 * NS_PER_MS)
 #define REST_NS (5 * NS_PER_S)
 #define REST_MAX_NS (640 * NS_PER_S)
-/* Until the kernel is asked again whether it has become faster. */
+/* From one window to the next while connections stay. */
 #define STAY_WINDOW_NS (250 * NS_PER_MS)
+/* How often the number of windows that begin a comparison doubles, at most. */
+#define VAIN_MAX 8u
+/* Until the kernel is asked again whether it has become faster. */
 #define STAY_NS (8 * NS_PER_S)
 /* The same where little was gained: what the kernel took may have been the program's start,
  * or another program's work. */
@@ -63,10 +69,16 @@ static struct sample from; /* the window's beginning */
 static struct cost base;   /* over the kernel */
 static struct cost least;  /* of the windows since begin(), over the port */
 static unsigned n_windows, n_good;
+static unsigned n_failed; /* trials in a row */
+static unsigned n_slow;   /* times STAY_WINDOWS, in a row: nothing gained */
+static unsigned n_vain;   /* comparisons for that, in a row, that it passed */
+static bool is_in_doubt;  /* such a comparison is under way */
 static uint64_t asked_sends; /* of the window, when its sleeps were counted */
-static bool is_open;         /* of a trial: the window has begun */
-static bool is_settled;      /* as long as the rest lasts */
-static uint64_t seen_ns, trial_ns, settled_ns, until_ns;
+static bool is_open;         /* over the port: the window has begun */
+static bool is_due; /* while connections stay: with the next send it begins */
+static bool is_settled;              /* as long as the rest lasts */
+static uint64_t seen_sends, seen_ns; /* the last look that found a new send */
+static uint64_t trial_ns, settled_ns, until_ns;
 static uint64_t rest_ns = REST_NS, stay_ns = STAY_UNSURE_NS;
 
 static struct sample sample(uint64_t now)
@@ -80,13 +92,35 @@ static struct sample sample(uint64_t now)
 				.sleeps = (uint64_t)r.ru_nvcsw };
 }
 
+static void open_window(uint64_t now)
+{
+	from = sample(now);
+	asked_sends = 0;
+	is_open = true;
+	is_due = false;
+	seen_sends = from.sends;
+	seen_ns = now;
+}
+
 static void begin(enum phase p, uint64_t now)
 {
 	phase = p;
 	is_settled = false;
-	n_windows = n_good = 0;
-	asked_sends = 0;
-	from = sample(now);
+	n_windows = n_good = n_slow = 0;
+	open_window(now);
+}
+
+/* Has nobody sent for long until now?  Looks at which nothing has been sent, a timer's turns,
+ * do not shorten a pause. */
+static bool has_paused(uint64_t now)
+{
+	uint64_t n = load_rlx(&sock_port_sends);
+	bool paused = n != seen_sends && now > seen_ns + PAUSE_NS;
+
+	if (n != seen_sends)
+		seen_ns = MAX(now, seen_ns);
+	seen_sends = n;
+	return paused;
 }
 
 /* False: the window is not over. */
@@ -166,11 +200,9 @@ static bool kernel_is_measured(uint64_t now)
 
 bool judge_may_move(void)
 {
-	uint64_t now = now_ns();
 	GUARD(&lock);
-	bool paused = now - seen_ns > PAUSE_NS;
+	uint64_t now = now_ns(); /* not before that of who had the lock */
 
-	seen_ns = now;
 	switch (phase) {
 	case REST:
 		if (now < until_ns)
@@ -178,10 +210,9 @@ bool judge_may_move(void)
 		begin(MEASURE, now);
 		return false;
 	case MEASURE:
-		if (!paused)
+		if (!has_paused(now))
 			return kernel_is_measured(now);
-		from = sample(now);
-		asked_sends = 0;
+		open_window(now);
 		return false;
 	case KERNEL:
 		begin(MEASURE, now);
@@ -202,8 +233,8 @@ bool judge_has_settled(void)
 
 void judge_moved(void)
 {
-	uint64_t now = now_ns();
 	GUARD(&lock);
+	uint64_t now = now_ns();
 
 	if (phase != TRIAL || now - trial_ns > MOVES_NS)
 		return;
@@ -217,16 +248,25 @@ static void stay(uint64_t now, bool sure)
 		stay_ns = MAX(stay_ns, STAY_NS);
 	if (stay_ns >= STAY_NS)
 		rest_ns = REST_NS;
+	n_failed = 0;
+	if (is_in_doubt)
+		n_vain = MIN(n_vain + 1, VAIN_MAX);
+	is_in_doubt = false;
 	until_ns = now + stay_ns;
 	stay_ns = MIN(2 * stay_ns, STAY_MAX_NS);
 	begin(STAY, now);
+	is_open = false;
 }
 
-/* @in_vain: noise hides no gain. */
-static bool rest(uint64_t now, bool in_vain)
+/* @may_settle: connections that ask during the rest stay with the kernel for good, if this is
+ * not the first failure in a row.  A caller that has seen much CPU saved says false: there
+ * the time may have been another program's. */
+static bool rest(uint64_t now, bool may_settle)
 {
-	is_settled =
-	    in_vain && rest_ns > REST_NS; /* nor did the last one pay */
+	n_failed++;
+	n_vain = 0;
+	is_in_doubt = false;
+	is_settled = may_settle && n_failed > 1;
 	until_ns = now + rest_ns;
 	rest_ns = MIN(2 * rest_ns, REST_MAX_NS);
 	stay_ns = STAY_UNSURE_NS;
@@ -238,10 +278,8 @@ static bool end_trial(uint64_t now)
 {
 	struct cost c;
 
-	if (!is_open) {
+	if (!is_open)
 		begin(TRIAL, now);
-		is_open = true;
-	}
 	if (!cost_of_window(now, &c))
 		return false;
 	bool does = pays(&c);
@@ -254,7 +292,8 @@ static bool end_trial(uint64_t now)
 	n_good += does;
 	if (n_good >= GOOD_WINDOWS)
 		stay(now, is_sure(&c));
-	else if (n_windows >= TRIAL_WINDOWS)
+	else if (n_windows >= TRIAL_WINDOWS &&
+		 (!is_sure(&least) || now - trial_ns > TRIAL_NS))
 		return rest(now, !is_sure(&least));
 	return false;
 }
@@ -267,27 +306,60 @@ static bool compare(uint64_t now)
 	return true;
 }
 
-/* Was the trial wrong, or has the program changed? */
+/* Was the trial wrong, or has the program changed?  Each comparison that finds that it pays all
+ * the same makes the next one for this reason wait for twice as many windows. */
+static bool end_stay_windows(uint64_t now)
+{
+	bool is_slow = is_less(base.ns, least.ns, SLOW_PERCENT);
+
+	n_windows = 0;
+	if (!is_slow && (base.is_sleepy || least.cpu_ns < base.cpu_ns)) {
+		n_slow = 0;
+		return false;
+	}
+	/* Nothing is gained any more: has each send more to do now? */
+	if (!base.is_sleepy && is_less(base.cpu_ns, least.cpu_ns, 10))
+		return rest(now, true);
+	if (++n_slow < 1u << n_vain)
+		return false;
+	is_in_doubt = true;
+	return compare(now);
+}
+
+/* A window begins with a send: a timer's turn is in the middle of a pause. */
+static void open_next(uint64_t now)
+{
+	if (now - from.ns < STAY_WINDOW_NS)
+		return;
+	uint64_t n = load_rlx(&sock_port_sends);
+	if (is_due && n != seen_sends)
+		return open_window(now);
+	is_due = true;
+	seen_sends = n;
+}
+
+/* A window is as long as those of the kernel are, and begins anew as they do: what it took is
+ * compared with what they took. */
 static bool end_stay(uint64_t now)
 {
 	struct cost c;
 
 	if (now >= until_ns)
 		return compare(now);
-	if (now - from.ns < STAY_WINDOW_NS || !cost_of_window(now, &c))
+	if (!is_open) {
+		open_next(now);
+		return false;
+	}
+	if (has_paused(now)) {
+		open_window(now);
+		return false;
+	}
+	if (!cost_of_window(now, &c))
 		return false;
 	take_least(&least, &c);
-	from = sample(now);
-	if (n_windows < STAY_WINDOWS)
-		return false;
-	n_windows = 0;
-	bool is_slow = is_less(base.ns, least.ns, SLOW_PERCENT);
-	if (!is_slow && (base.is_sleepy || least.cpu_ns < base.cpu_ns))
-		return false;
-	/* Nothing is gained any more: has each send more to do now? */
-	bool is_dear =
-	    !base.is_sleepy && is_less(base.cpu_ns, least.cpu_ns, 10);
-	return is_dear ? rest(now, true) : compare(now);
+	is_open = false;
+	from.ns = now;
+	return n_windows >= STAY_WINDOWS && end_stay_windows(now);
 }
 
 bool judge_check(uint64_t now)
@@ -306,7 +378,8 @@ void judge_after_fork(void)
 {
 	lock = (struct lock){ 0 };
 	phase = KERNEL;
-	is_settled = false;
+	is_settled = is_in_doubt = false;
+	n_failed = n_vain = 0;
 	rest_ns = REST_NS;
 	stay_ns = STAY_UNSURE_NS;
 }

@@ -15,9 +15,12 @@
  *
  * Who waits for one answer at a time has to gain time.  Who serves many at once has to gain
  * CPU, and may not lose time.  What has changed meanwhile for another reason may mislead it,
- * so it asks again, and each time later; soon where it has gained little.  After two trials in
- * a row that were in vain, connections that ask stay with the kernel, whose calls then cost
- * nothing; those of the time after the rest are asked.
+ * so it asks again, and each time later; soon where it has gained little.
+ *
+ * After a failed trial all connections rest with the kernel.  If the trial before failed, too,
+ * a connection that asks whether it may move during this rest is told to stay with the kernel
+ * for good, so that calls on it cost nothing any more.  The next trial has the connections that
+ * ask after the rest.
  *
  * Connections that a rule gives to tcp move without it.
  *
@@ -30,12 +33,12 @@
 
 /* A connection could move now. */
 bool judge_may_move(void);
-/* One trial after the other has not paid: who asks now stays with the kernel, and later
- * connections are for the next trial. */
+/* Two trials or more in a row have failed, and the rest after the last one is not over: who
+ * asks now stays with the kernel for good. */
 bool judge_has_settled(void);
-/* It has. */
+/* The connection has moved. */
 void judge_moved(void);
-/* Now and then: must all that have moved go back? */
+/* The driver of the connections asks in each turn: must all that have moved go back? */
 bool judge_check(uint64_t now_ns);
 /* The child of a fork has no connection that has moved, and its work may be another: it
  * begins as a new program does. */
