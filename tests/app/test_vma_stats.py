@@ -6,6 +6,7 @@ tests/app/test_vma_stats.py - vma_stats(8): its views say what programs have don
     test_vma_stats.py               the test
     test_vma_stats.py inside        a program that does what its input says
     test_vma_stats.py without_copies COMMAND    on a kernel without pidfd_getfd()
+    test_vma_stats.py zombie PID    a zombie in the pid namespace of PID
 
 The program under test holds its sockets and runs one line of Python for each line of
 its input, so that what it has sent, received and been refused is known.
@@ -13,6 +14,7 @@ its input, so that what it has sent, received and been refused is known.
 import ctypes
 import os
 import re
+import signal
 import socket
 import struct
 import subprocess
@@ -133,6 +135,20 @@ def without_copies(argv):
     assert libc.prctl(NO_NEW_PRIVS, 1, 0, 0, 0) == 0
     assert libc.prctl(SECCOMP_MODE, FILTER, ctypes.create_string_buffer(program)) == 0
     os.execvp(argv[0], argv)
+
+
+def zombie(pid):
+    """A process in the pid namespace of @pid, which is not waited for before our input ends."""
+    with open("/proc/%d/ns/pid" % pid) as f:
+        assert ctypes.CDLL(None).setns(f.fileno(), 0) == 0
+    child = os.fork()
+    if child == 0:
+        while True:
+            signal.pause()
+    print("lives", flush=True)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    print("dead", flush=True)
+    sys.stdin.read()
 
 
 class Program:
@@ -444,6 +460,39 @@ class Test:
         self.run.need(mine.said().count("Fd=[") == 3, mine.said())
         mine.end()
 
+    def watch(self, pid):
+        """vma_stats that shows @pid until it ends, and has begun to."""
+        watching = subprocess.Popen([os.path.join(self.run.build, "vma_stats"), "-k", self.zero,
+                                     "-p", str(pid), "-i", "0"], text=True,
+                                    env=self.run.env(osf=False), stdout=subprocess.PIPE,
+                                    stderr=subprocess.STDOUT)
+        watching.stdout.readline()
+        return watching
+
+    def need_end(self, watching):
+        text = watching.communicate(timeout=60)[0]
+        self.run.need(watching.returncode == 0 and "ended" in text, text[-300:])
+
+    def test_program_that_is_ending(self):
+        """It has no files any more, and its number is not free yet: the first process of a
+        pid namespace ends when all others there have, and one is a zombie of ours."""
+        if os.geteuid() != 0 or not harness.find("unshare"):
+            return
+        p = Program(self.run, prefix=["unshare", "--pid", "--fork"])
+        with open("/proc/%d/task/%d/children" % (p.pid, p.pid)) as f:
+            pid = int(f.read())
+        zombie = subprocess.Popen([sys.executable, os.path.abspath(__file__), "zombie", str(pid)],
+                                  text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.run.need(zombie.stdout.readline() == "lives\n", "no process beside it")
+        watching = self.watch(pid)
+        p.popen.stdin.close()
+        self.run.need(zombie.stdout.readline() == "dead\n", "it did not begin to end")
+        self.need_end(watching)
+        self.run.need("no process" in self.stats("-p", pid, status=1), "it is found")
+        self.run.need(p.popen.poll() is None, "it has ended")
+        zombie.communicate()
+        self.run.need(p.end() == 0, "the end")
+
     def test_refusals(self):
         p = Program(self.run)
         need = self.run.need
@@ -459,13 +508,9 @@ class Test:
             for args in (["-c", 1], ["-z"], ["-l", "all"], ["-S", 0]):
                 text = self.stats("-p", p.pid, *args, status=1, prefix=AS_NOBODY)
                 need("another user" in text, text)
-        watching = subprocess.Popen([os.path.join(self.run.build, "vma_stats"), "-k", self.zero,
-                                     "-p", str(p.pid), "-i", "0"], text=True,
-                                    env=self.run.env(osf=False), stdout=subprocess.PIPE)
-        watching.stdout.readline()
+        watching = self.watch(p.pid)
         p.end()
-        text = watching.communicate(timeout=60)[0]
-        need(watching.returncode == 0 and "ended" in text, text[-300:])
+        self.need_end(watching)
 
 
 def main():
@@ -474,6 +519,9 @@ def main():
         return
     if sys.argv[1:2] == ["without_copies"]:
         without_copies(sys.argv[2:])
+    if sys.argv[1:2] == ["zombie"]:
+        zombie(int(sys.argv[2]))
+        return
     run = harness.Run(__file__)
     if run.is_kernel or not os.path.exists(os.path.join(run.build, "vma_stats")):
         harness.skip("no vma_stats")

@@ -17,21 +17,35 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A zombie has ended, although its number is not free yet. */
+/* The kernel's PF_EXITING, of the flags in /proc/PID/stat. */
+#define IS_EXITING 4u
+
+/* Does the process of this line of /proc/PID/stat run?  A zombie has ended, although its
+ * number is not free yet.  So has a process that is ending: it has a state like any
+ * other, and no files any more. */
+static bool line_says_it_runs(const char *line)
+{
+	const char *end = strrchr(line, ')');
+	unsigned flags;
+	char state;
+
+	return end &&
+	       sscanf(end, ") %c %*d %*d %*d %*d %*d %u", &state, &flags) ==
+		   2 &&
+	       state != 'Z' && state != 'X' && !(flags & IS_EXITING);
+}
+
 bool process_runs(pid_t pid)
 {
-	char path[64], line[256], state = 'X';
+	char path[64], line[256];
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
 	FILE *f = fopen(path, "re");
 	if (!f)
 		return false;
-	const char *end =
-	    fgets(line, sizeof(line), f) ? strrchr(line, ')') : NULL;
-	if (end && end[1] && end[2])
-		state = end[2];
+	bool runs = fgets(line, sizeof(line), f) && line_says_it_runs(line);
 	fclose(f);
-	return state != 'Z' && state != 'X';
+	return runs;
 }
 
 static bool is_own(pid_t pid)
