@@ -5,9 +5,9 @@
  *     epoll_wait() is about to sleep   ->  batch_naps()
  *     it reports a connection's event  ->  batch_add()
  *
- * To wake a thread on another core costs a peer more than many a request.  A server that
- * always has requests to serve pays that again and again for a client that sleeps as soon as
- * it has taken the answers that are there.  So such a client naps: for a moment it sleeps
+ * A peer that wakes a thread on another core often spends more time on that than on the
+ * request itself.  A client that sleeps as soon as it has taken all answers makes a busy
+ * server pay that price again and again.  So such a client naps: it sleeps for a moment
  * without being woken, and then finds several answers at once.
  *
  * Meanwhile no peer may have to wait for us.  So a wait naps only if since the last sleep

@@ -377,8 +377,8 @@ int rdma_destroy_qp(struct ibv_qp *qp);
 void qp_fail(struct qp *qp);
 void qp_set_state(struct qp *qp, enum ibv_qp_state state);
 bool qp_connect(struct qp *qp);
-/* The peer was reset since we found it.  True: nothing had passed, so this is the life that
- * we have to do with. */
+/* The peer has reset its queue pair since we found it.  If nothing was sent or received before,
+ * go on with the new one, and return true. */
 bool qp_meet_again(struct qp *qp);
 
 /* tx.c, rx.c, ud.c */

@@ -21,8 +21,8 @@
 #define KERNELS 0x00200000l /* PF_KTHREAD, since Linux 2.6.27 */
 #define FOREIGN 0x40000000u /* above all thread ids */
 
-/* An honest word may change just while somebody asks who owns it.  One that does so again
- * and again, and never names an owner of our user, is written by somebody else. */
+/* The owner of an honest lock may change while somebody finds out who the owner is.  If that
+ * happens so often in a row, and no owner has our user, a hostile process writes the word. */
 #define CHANGES_MAX 3
 #define TAKEN_MAX 1000 /* times that it was free, and others were faster */
 

@@ -63,8 +63,8 @@ void tcp_set_fin_timeout(struct tcp_conn *c, uint16_t s);
 /* SO_LINGER {1, 0}: tcp_close() resets. */
 void tcp_set_linger(struct tcp_conn *c, bool resets);
 void tcp_set_user_timeout(struct tcp_conn *c, uint32_t ms); /* 0: none */
-/* Sends an ACK, also if none is owed, where the peer has sent nothing for @silent_ms.  A peer
- * that has the connection does not answer it, one that has reset it does so again. */
+/* If the peer has sent nothing for @silent_ms, sends an ACK, even if none is owed.  A peer that
+ * still has the connection does not answer.  One that has reset it sends its reset again. */
 void tcp_ask_silent(struct tcp_conn *c, uint32_t silent_ms, uint64_t now_ns);
 /* Keepalive.  @idle_s 0: off.  @interval_s and @n_probes are 1 at least. */
 void tcp_set_keepalive(struct tcp_conn *c, uint32_t idle_s, uint32_t interval_s,

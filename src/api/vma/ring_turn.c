@@ -73,8 +73,8 @@ void ring_hot(struct ring *r, struct vsock *s)
 	for (uint32_t i = 0; i < r->n_hot; i++)
 		if (r->hot[i] == s)
 			return;
-	/* In the place of another one, which the sets will tell of; but a hot one may
-	 * have left something. */
+	/* All places are taken, so @s takes that of another member.  The sets report that
+	 * member's packets from now on, except those that it already has: serve it once. */
 	if (r->n_hot < RING_HOT) {
 		r->hot[r->n_hot++] = s;
 		return;

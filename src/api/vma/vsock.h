@@ -108,8 +108,8 @@ struct vsock *vsock_get(int fd);
 struct vsock *vsock_make(int fd, int *err);
 /* The same for a connection from a listener on a ring, which is ours as the listener is. */
 struct vsock *vsock_make_accepted(int fd, int *err);
-/* left.c: is this socket left to the kernel?  And what a UDP socket sends to @to; NULL: to
- * its peer. */
+/* left.c: is this socket left to the kernel?  Is what a UDP socket sends to @to left to the
+ * kernel?  NULL: to its peer. */
 bool left_is(int fd, bool is_udp);
 bool left_to(int fd, const struct sockaddr *to);
 /* A new socket: does its thread leave it? */
@@ -121,8 +121,8 @@ int vsock_fd_end(void);
 /* It has a callback, or has none any more.  The caller has the receive lock. */
 void vsock_set_callback(struct vsock *s, vma_recv_callback_t callback,
 			void *context);
-/* Calls on it come to this API, callback or not; and no longer, unless there is another
- * reason. */
+/* From now on, calls on the descriptor come to this API, even without a callback.
+ * vsock_uncount() ends that, unless there is another reason for it. */
 void vsock_count(struct vsock *s);
 void vsock_uncount(struct vsock *s);
 /* Counts that a receive on a UDP socket has found nothing, or failed: @err, negative. */

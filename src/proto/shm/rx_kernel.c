@@ -46,9 +46,9 @@ bool shm_rx_is_known(struct sock *sk)
 	return true;
 }
 
-/* The peer has taken the segment.  A candidate follows before it reads from the ring:
- * it rings for nobody, and only the kernel's events wake its program.  If the connection
- * has ended, nobody has to be woken. */
+/* The peer has taken the segment.  A candidate completes the upgrade before it reads from the
+ * ring: until then it rings no doorbell, and only the kernel's events wake its program.  If the
+ * connection has ended, nobody has to be woken. */
 static bool is_no_candidate(struct sock *sk, int fd)
 {
 	if (likely(sock_mode(sk) != SOCK_PENDING) ||

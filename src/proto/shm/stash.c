@@ -103,9 +103,9 @@ static int stash_readahead(struct sock *sk, struct stash *st)
 	return 0;
 }
 
-/* Stash the TCP bytes that come before the ring.  They are on their way,
- * unless the connection has ended; then the next reader gets that from the
- * kernel.  What is late, or more than both kernels hold, is the gap. */
+/* Stash the TCP bytes that come before the ring.  Wait for them, because the peer has sent
+ * them, unless the connection has ended: then the next reader gets its end from the kernel.
+ * The bytes that have not come in time, or that no kernel holds, are the gap. */
 static int stash_tcp(struct sock *sk, int fd, struct stash *st,
 		     uint64_t until_ns)
 {

@@ -8,8 +8,8 @@
  *
  * osfd/escrow.h has the layout, and what a death in the middle leaves.
  *
- * All of it with wire_lock().  Without memory, or with an osfd that knows nothing of it,
- * there is no escrow, and connections run without.
+ * The caller of each function holds wire_lock().  If there is no memory for an escrow, or
+ * osfd does not know of escrows, connections run without one.
  */
 #pragma once
 
@@ -22,7 +22,7 @@
 struct escrow {
 	struct escrow_head *head; /* NULL: it has none */
 	uint32_t slot;            /* as osfd counts them, from 1 on; 0: none */
-	/* What the state that counts says; and the bytes that lie behind. */
+	/* The bytes that are in the ring: those that the peer has not acknowledged. */
 	seq32 una, end;
 	seq32 said; /* behind the last byte that the state names */
 	uint32_t off;
@@ -45,8 +45,8 @@ void escrow_give(struct escrow *e);
 
 /* The first numbers of a connection that the engine has: none of its bytes are taken. */
 void escrow_begin(struct escrow *e, const struct tcp_numbers *n);
-/* How many bytes it can take.  Acknowledged ones make room once that was said: the state
- * that counts never names bytes that are overwritten. */
+/* How many bytes the escrow can take.  Acknowledged bytes make room only after escrow_say()
+ * has left them out: osfd must not find a state whose bytes we have overwritten. */
 uint32_t escrow_room(struct escrow *e);
 /* Takes bytes that tcp_send() has taken; no more than there is room. */
 void escrow_put(struct escrow *e, const void *data, uint32_t len);
