@@ -123,13 +123,18 @@ static int read_at(int fd, void *buf, size_t len, off_t off, char *why)
 	return -EBADMSG;
 }
 
+/* Its process makes the file, gives it its size, and writes the magic last. */
+static int not_begun(char *why)
+{
+	snprintf(why, SEG_WHY_MAX, "not begun yet");
+	return -EAGAIN;
+}
+
 /* Can @h be believed, in a file of @size bytes? */
 static int check_header(const struct osf_stats_header *h, off_t size, char *why)
 {
-	if (!h->magic) {
-		snprintf(why, SEG_WHY_MAX, "not begun yet");
-		return -EAGAIN;
-	}
+	if (!h->magic)
+		return not_begun(why);
 	if (h->magic != OSF_STATS_MAGIC) {
 		snprintf(why, SEG_WHY_MAX, "not a statistics file");
 		return -EBADMSG;
@@ -271,6 +276,8 @@ int seg_read(struct seg *out, int fd, struct seg_list *costs, char *why)
 	}
 	seg.dev = st.st_dev;
 	seg.ino = st.st_ino;
+	if (!st.st_size)
+		return not_begun(why);
 
 	int err = read_at(fd, &seg.head, OSF_STATS_HEADER_MIN, 0, why);
 	if (!err)
