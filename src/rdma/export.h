@@ -86,7 +86,7 @@ struct x_counters {
 	uint64_t sends, send_bytes, recvs, recv_bytes;
 	uint64_t writes, write_bytes, reads, read_bytes, atomics;
 	uint64_t placed;  /* sends straight into the receiver's memory */
-	uint64_t dropped; /* datagrams */
+	uint64_t dropped; /* datagrams and messages of unreliable connections */
 	uint64_t errors;  /* queue pairs that went to the error state */
 };
 

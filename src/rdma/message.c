@@ -30,6 +30,13 @@ static uint64_t rnr_ns(uint32_t code)
 	return steps[code % 32] * RNR_STEP_NS;
 }
 
+/* As a wire loses the message: its sender hears that it was sent. */
+static enum tx lose(struct swqe *w)
+{
+	count(&rdma_counters->dropped, 1);
+	return tx_done(w, IBV_WC_SUCCESS);
+}
+
 /* An unreliable sender does not wait long for a receiver that does not read. */
 enum tx tx_no_room(struct qp *qp, struct swqe *w)
 {
@@ -39,7 +46,7 @@ enum tx tx_no_room(struct qp *qp, struct swqe *w)
 	if (!tx_waits_too_long(qp, may_lose ? PATIENCE_NS : 0))
 		return TX_BLOCKED;
 	w->is_lost = true;
-	return tx_done(w, IBV_WC_SUCCESS);
+	return lose(w);
 }
 
 static bool is_sent(const struct swqe *w)
@@ -140,8 +147,8 @@ const struct x_recv *tx_find_recv(struct qp *qp, struct swqe *w,
 		return (const void *)(qp->remote.recv +
 				      (qp->n_used & (qp->remote.n_recv - 1)) *
 					  qp->remote.recv_bytes);
-	if (is_uc) /* lost, as on a wire */
-		*verdict = tx_done(w, IBV_WC_SUCCESS);
+	if (is_uc)
+		*verdict = lose(w);
 	else if (tx_waits_too_long(qp, tx_rnr_ns(qp, t)))
 		*verdict = tx_done(w, IBV_WC_RNR_RETRY_EXC_ERR);
 	else if (peer_has_ended(qp->remote.peer))
