@@ -230,7 +230,17 @@ def verdict(n_passed, n_failed, skipped, seed, is_fast):
     return line
 
 
+def hear_signals():
+    """A shell starts what runs in the background with ^C ignored, and so it would be for all
+    that we start: tests press ^C, and end programs by it."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGQUIT) == signal.SIG_IGN:
+        signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+
 def main():
+    hear_signals()
     build, options = arguments(sys.argv[1:])
     seed = os.environ.get("OSF_TEST_SEED") or str(time.time_ns() >> 10 & 0xffffffff)
     os.environ["OSF_TEST_SEED"] = seed
