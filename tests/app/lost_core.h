@@ -8,20 +8,32 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* Of the calling thread, so far, as the scheduler counts it; 0 if it does not. */
-static inline uint64_t lost_core_us(void)
+/* The number that @format takes from the start of a file; 0 if there is none. */
+static inline uint64_t lost_core_read(const char *path, const char *format)
 {
-	int fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
-	unsigned long long ns = 0;
-	char text[100] = "";
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	unsigned long long number = 0;
+	char text[200] = "";
 
 	if (fd < 0)
 		return 0;
 	ssize_t n = read(fd, text, sizeof(text) - 1);
 	close(fd);
-	if (n <= 0 || sscanf(text, "%*u %llu", &ns) != 1)
-		return 0;
-	return ns / 1000;
+	return n > 0 && sscanf(text, format, &number) == 1 ? number : 0;
+}
+
+/*
+ * Of the calling thread, so far, as the scheduler counts it, and of the machine: a virtual
+ * one stands still while its host runs others (steal).
+ */
+static inline uint64_t lost_core_us(void)
+{
+	uint64_t ticks = lost_core_read("/proc/stat",
+					"cpu %*u %*u %*u %*u %*u %*u %*u %llu");
+
+	return lost_core_read("/proc/thread-self/schedstat", "%*u %llu") /
+		   1000 +
+	       ticks * 1000000u / (uint64_t)sysconf(_SC_CLK_TCK);
 }
 
 #endif

@@ -9,7 +9,7 @@ The child writes into the page of each socket: a lock's owner (itself, or a proc
 no such page), the mode of a socket that is being moved, or anything into the other words.
 It goes on writing, so that nothing the parent does ends the attack.  Meanwhile each call of
 the parent, on one socket or on all of them, takes LONGEST_MS at most, less what it waited
-for a core.  One wait takes 5 ms; the limit is for a busy machine, and far from CONNS waits.
+for a core (tests/app/timed.py).  One wait takes 5 ms; the limit is for a busy machine, and far from CONNS waits.
 """
 import ctypes
 import fcntl
@@ -25,6 +25,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "app"))
 import harness  # noqa: E402
+import timed as timing  # noqa: E402
 
 CONNS = 100
 TURNS = 20
@@ -44,6 +45,8 @@ WAYS = {"own": ((RX, None), (TX, None)), "strangers": ((RX, INIT), (TX, INIT)),
 
 
 # --- under osf ---
+
+LOST = timing.LostTime()
 
 def pages():
     """Addresses of memory that this process and its parent share, without a file."""
@@ -67,18 +70,13 @@ def keep(way, ready, parent):
         time.sleep(0.001)  # the attack's pace
 
 
-def lost_core_s():
-    with open("/proc/thread-self/schedstat") as f:
-        return int(f.read().split()[1]) / 1e9
-
-
 def timed(name, call):
-    lost, start = lost_core_s(), time.monotonic()
+    start = time.monotonic_ns() - LOST.ns()
     try:
         said = call()
     except OSError as why:  # reset, or nothing there: its right
         said = why
-    took_ms = 1000 * (time.monotonic() - start - (lost_core_s() - lost))
+    took_ms = (time.monotonic_ns() - LOST.ns() - start) / 1e6
     assert took_ms < LONGEST_MS, "%s took %.1f ms: %.100r" % (name, took_ms, said)
     return said
 
