@@ -474,6 +474,53 @@ static void a_held_part_outlives_its_socket(void)
 	EXPECT_EQ(api->free_packets(e.rx, chosen.held, 1), 0);
 }
 
+/* One datagram that looks like a part. */
+static void send_one(const struct ends *e)
+{
+	uint8_t b[PART];
+	size_t n = sent % PARTS == PARTS - 1 ? LAST : PART;
+
+	fill(b, n, sent++);
+	say(e, b, n);
+}
+
+/* The program is always so far behind. */
+#define BEHIND 100
+
+static void the_option_goes_from_a_busy_socket(void)
+{
+	struct ends e = joined_ends();
+
+	for (int i = 0; i < BEHIND; i++)
+		send_one(&e);
+	for (int i = 0; i < 4 * BEHIND; i++) {
+		send_one(&e);
+		receive(e.rx);
+	}
+	EXPECT_EQ(option(e.rx), 0);
+	EXPECT(is_readable(e.rx));
+	while (got < sent)
+		receive(e.rx);
+	EXPECT(!is_readable(e.rx));
+}
+
+/* What is joined when the option is to go is split, and the option waits for it. */
+static void a_busy_socket_loses_nothing(void)
+{
+	struct ends e = joined_ends();
+
+	for (int i = 0; i < 3000; i++) {
+		if (sent - got < BEHIND && sent % PARTS == 0 && i % 7 == 0)
+			send_joined(&e);
+		else if (sent - got < BEHIND)
+			send_one(&e);
+		receive(e.rx);
+	}
+	while (got < sent)
+		receive(e.rx);
+	EXPECT(!is_readable(e.rx));
+}
+
 const struct test tests_joined[] = {
 #define T(name)                                                                \
 	{                                                                      \
@@ -484,6 +531,8 @@ const struct test tests_joined[] = {
 	T(without_a_copy),
 	T(by_completions),
 	T(the_option_goes_if_it_is_of_no_use),
+	T(the_option_goes_from_a_busy_socket),
+	T(a_busy_socket_loses_nothing),
 	T(a_fork_ends_it),
 	T(a_copy_of_the_descriptor_splits),
 	T(a_socket_that_is_passed_on_has_no_option),

@@ -157,7 +157,7 @@ static ssize_t receive(struct vsock *s, struct packet *p, size_t want,
 		return full(s);
 	if (s->is_udp && !joined_is_on(s))
 		joined_tick(s);
-	if (s->is_udp && joined_is_on(s)) {
+	if (s->is_udp && joined_is_on(s) && !joined_leaves(s)) {
 		ssize_t r = joined_receive(s, p, flags);
 
 		return likely(r != -ENOBUFS) ? r : full(s);

@@ -16,34 +16,11 @@
 #define UDP_GRO 104
 #endif
 
-/* Holds @l to the end of the block.  A thread that is alone only puts signals off. */
-static inline struct lock *alone_get(struct lock *l)
-{
-	if (is_single_threaded())
-		lock_enter();
-	else
-		lock_get(l);
-	return l;
-}
-
-static inline void alone_put(struct lock **l)
-{
-	if (load_rlx(&(*l)->word))
-		lock_put(*l);
-	else
-		lock_leave();
-}
-
-#define ALONE(l)                                                               \
-	struct lock *alone __attribute__((cleanup(alone_put), unused)) =       \
-	    alone_get(l)
-
 /* The least that the kernel counts for a datagram in the socket's buffer. */
 #define DATAGRAM_BYTES 512u
 #define OLD_MAX 4096u
 #define FAILED_MAX 6u
 #define EVERY 1024u /* datagrams, until the option is tried again */
-#define LOOKS 16u   /* receives with the option, until it is thought over */
 
 /* Who is alone with a socket. */
 
@@ -65,7 +42,7 @@ void joined_forget(unsigned first, unsigned last)
 
 /* The option. */
 
-static bool set_option(int fd, int on)
+bool joined_set_option(int fd, int on)
 {
 	int saved = errno;
 	bool is = !libc.setsockopt(fd, IPPROTO_UDP, UDP_GRO, &on, sizeof(on));
@@ -81,7 +58,7 @@ static void stop(struct vsock *s, struct joined *j, bool at_once)
 
 	cas(&j->state, on, (uint32_t)JOINED_LEAVES);
 	if (at_once && !load_rlx(&j->is_theirs) && xchg(&j->is_set, false))
-		set_option(s->fd, 0);
+		joined_set_option(s->fd, 0);
 }
 
 /* Does the program use nothing that joined datagrams would disturb? */
@@ -128,21 +105,27 @@ void joined_try(struct vsock *s)
 	if (!j && !(j = calloc(1, sizeof(*j))))
 		return;
 	j->n_refs = s->joined ? j->n_refs : 1;
-	j->n_looks = LOOKS;
+	j->n_looks = JOINED_LOOKS;
 	j->n_parts = 0;
 	s->joined = j;
 	vsock_count(s);
-	store_rlx(&j->is_set, true);
 	store_rel(&j->state, (uint32_t)JOINED_ON);
-	if (!set_option(s->fd, 1)) {
+	if (!joined_set_again(s, j)) {
 		store_rel(&j->state, (uint32_t)JOINED_OFF);
 		s->until_try = 0;
 		return;
 	}
 	j->n_old = queued(s->fd);
+}
+
+bool joined_set_again(struct vsock *s, struct joined *j)
+{
+	store_rlx(&j->is_set, true);
+	bool is = joined_set_option(s->fd, 1);
 	fence_full(); /* with joined_forget() and stop() of who shares it */
 	if (!joined_may(s->fd))
 		joined_forbid(s);
+	return is;
 }
 
 void joined_forbid(struct vsock *s)
@@ -189,13 +172,13 @@ static void think(struct vsock *s, struct joined *j)
 	j->n_parts += j->left;
 	if (--j->n_looks)
 		return;
-	if (j->n_parts < 2 * LOOKS) {
+	if (j->n_parts < 2 * JOINED_LOOKS) {
 		j->n_failed += j->n_failed < FAILED_MAX;
 		stop(s, j, false);
 	} else {
 		j->n_failed = 0;
 	}
-	j->n_looks = LOOKS;
+	j->n_looks = JOINED_LOOKS;
 	j->n_parts = 0;
 }
 
@@ -211,7 +194,7 @@ static void left(struct vsock *s, struct joined *j)
 	if (load_rlx(&j->state) != JOINED_LEAVES)
 		return;
 	if (!load_rlx(&j->is_theirs) && xchg(&j->is_set, false))
-		set_option(s->fd, 0);
+		joined_set_option(s->fd, 0);
 	if (nocancel_recv(s->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
 	    errno == EAGAIN && cas(&j->state, leaves, (uint32_t)JOINED_OFF))
 		vsock_uncount(s);
@@ -223,10 +206,10 @@ static ssize_t peek(const struct vsock *s, struct joined *j, struct msghdr *m)
 	bool is_set = load_rlx(&j->is_set) || load_rlx(&j->is_theirs);
 
 	if (!is_set)
-		set_option(s->fd, 1);
+		joined_set_option(s->fd, 1);
 	ssize_t r = nocancel_recvmsg(s->fd, m, MSG_PEEK | MSG_DONTWAIT);
 	if (!is_set)
-		set_option(s->fd, 0);
+		joined_set_option(s->fd, 0);
 	return r;
 }
 

@@ -31,6 +31,9 @@
 #include "base/atomic.h"
 #include "base/lock.h"
 
+/* Receives with the option, until it is thought over. */
+#define JOINED_LOOKS 16u
+
 enum joined_state { JOINED_OFF, JOINED_ON, JOINED_LEAVES };
 
 /* One for all descriptors of a socket. */
@@ -52,6 +55,28 @@ struct joined {
 	struct chunk *chunk; /* where it lies; NULL: at the end of the room */
 };
 
+/* Holds @l to the end of the block.  A thread that is alone only puts signals off. */
+static inline struct lock *alone_get(struct lock *l)
+{
+	if (is_single_threaded())
+		lock_enter();
+	else
+		lock_get(l);
+	return l;
+}
+
+static inline void alone_put(struct lock **l)
+{
+	if (load_rlx(&(*l)->word))
+		lock_put(*l);
+	else
+		lock_leave();
+}
+
+#define ALONE(l)                                                               \
+	struct lock *alone __attribute__((cleanup(alone_put), unused)) =       \
+	    alone_get(l)
+
 /* Do receives on @s split? */
 static inline bool joined_is_on(const struct vsock *s)
 {
@@ -66,6 +91,16 @@ static inline void joined_tick(struct vsock *s)
 	if (s->until_try && unlikely(!--s->until_try))
 		joined_try(s);
 }
+/* joined_leave.c: the option was of no use, and the socket is not empty.  True: the option is
+ * off, and nothing is to be split any more. */
+COLD bool joined_leave(struct vsock *s);
+static inline bool joined_leaves(struct vsock *s)
+{
+	return load_rlx(&s->joined->state) == JOINED_LEAVES && joined_leave(s);
+}
+/* Sets the option, unless others read by now.  False: the kernel does not know it. */
+bool joined_set_again(struct vsock *s, struct joined *j);
+bool joined_set_option(int fd, int on);
 /* The next datagram: bytes or -errno.  MSG_PEEK: it stays. */
 ssize_t joined_receive(struct vsock *s, struct packet *p, int flags);
 /* The datagram that joined_receive() has shown is taken. */

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * api/vma/joined_leave.c - UDP_GRO is of no use to a socket that is never found empty
+ *
+ *     look at all datagrams that are there  ->  the option goes  ->  none came meanwhile: done
+ *                    ^                                                        |
+ *                    +--------------- the option is back <--------------------+
+ *
+ * While the option is set, and as long as a joined datagram may be in the socket, a receive
+ * takes two calls of the kernel.  A program that is a little too slow for its datagrams would
+ * pay that for ever, and fall behind the more, if only an empty socket let it leave.  So a look
+ * with SO_PEEK_OFF goes over what is there, without taking it.
+ */
+#include <errno.h>
+#include <netinet/udp.h>
+#include <string.h>
+
+#include "api/vma/joined.h"
+#include "base/libc.h"
+#include "base/nocancel.h"
+
+#define AT_ONCE 16        /* datagrams of one look */
+#define LOOKS_MAX 64u     /* the kernel passes those before it each time */
+#define CONTROL_BYTES 256 /* what the kernel may say before the size of parts */
+#define TRIES 8
+
+static bool set_peek_off(int fd, int off)
+{
+	return !libc.setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &off, sizeof(off));
+}
+
+/* Does it say how large its parts are?  If it had more to say than there is room, it may. */
+static bool may_be_joined(struct msghdr *m)
+{
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c))
+		if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO)
+			return true;
+	return m->msg_flags & MSG_CTRUNC;
+}
+
+/* The next AT_ONCE datagrams: how many are there, and is none of them joined?  -EBUSY: one may
+ * be; another -errno: the socket has an error. */
+static int look_at_some(int fd)
+{
+	struct mmsghdr msgs[AT_ONCE] = { 0 };
+	uint8_t bytes[AT_ONCE];
+	struct iovec iov[AT_ONCE];
+	alignas(struct cmsghdr) uint8_t control[AT_ONCE][CONTROL_BYTES];
+
+	for (int i = 0; i < AT_ONCE; i++) {
+		iov[i] = (struct iovec){ &bytes[i], 1 };
+		msgs[i].msg_hdr =
+		    (struct msghdr){ .msg_iov = &iov[i],
+				     .msg_iovlen = 1,
+				     .msg_control = control[i],
+				     .msg_controllen = CONTROL_BYTES };
+	}
+	/* MSG_TRUNC: the next look begins behind the whole datagram. */
+	int n = nocancel_recvmmsg(fd, msgs, AT_ONCE,
+				  MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
+	if (n < 0)
+		return errno == EAGAIN ? 0 : -errno;
+	for (int i = 0; i < n; i++)
+		if (may_be_joined(&msgs[i].msg_hdr))
+			return -EBUSY;
+	return n;
+}
+
+/* Looks on to the last one.  0 or -errno, as look_at_some(). */
+static int look_at_all(int fd)
+{
+	for (unsigned i = 0; i < LOOKS_MAX; i++) {
+		int n = look_at_some(fd);
+
+		if (n <= 0)
+			return n;
+	}
+	return -EBUSY;
+}
+
+/* Has nothing come since? */
+static bool is_at_end(int fd)
+{
+	uint8_t byte;
+
+	return nocancel_recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 &&
+	       errno == EAGAIN;
+}
+
+/* 0: it is off, and nothing joined is in the socket; or -errno. */
+static int option_off(struct vsock *s, struct joined *j)
+{
+	for (unsigned i = 0; i < TRIES; i++) {
+		int err = look_at_all(s->fd);
+
+		if (err)
+			return err;
+		if (!xchg(&j->is_set, false))
+			return -EBUSY; /* another thread was faster */
+		joined_set_option(s->fd, 0);
+		if (is_at_end(s->fd))
+			return 0;
+		/* What came may be joined. */
+		joined_set_again(s, j);
+	}
+	return -EBUSY;
+}
+
+bool joined_leave(struct vsock *s)
+{
+	struct joined *j = s->joined;
+	uint32_t leaves = JOINED_LEAVES;
+	int saved = errno, err = -EBUSY;
+	ALONE(&j->lock);
+
+	if (load_rlx(&j->state) != JOINED_LEAVES || j->left ||
+	    load_rlx(&j->n_refs) > 1 || !load_rlx(&j->is_set) ||
+	    load_rlx(&j->is_theirs) || --j->n_looks)
+		return false;
+	j->n_looks = JOINED_LOOKS;
+	if (set_peek_off(s->fd, 0)) {
+		err = option_off(s, j);
+		set_peek_off(s->fd, -1);
+	}
+	errno = saved;
+	if (err && err != -EBUSY)
+		s->err = -err; /* the look has taken it from the socket */
+	if (err || !cas(&j->state, leaves, (uint32_t)JOINED_OFF))
+		return false;
+	vsock_uncount(s);
+	return true;
+}
