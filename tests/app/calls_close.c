@@ -831,6 +831,20 @@ SCENARIO(close_passed_descriptor)
 	far_res(x, "eof", FAR_RECV, 10);
 }
 
+/* A send of no bytes tells of the end, and does not make one. */
+SCENARIO(close_far_closed_then_sends_nothing)
+{
+	RES("open", send(x->fd, buf, 0, MSG_NOSIGNAL));
+	far_do(x, FAR_CLOSE, 0);
+	settle(x, POLLRDHUP);
+	RES("half", send(x->fd, buf, 0, MSG_NOSIGNAL));
+	RES("again", send(x->fd, buf, 0, MSG_NOSIGNAL));
+	RES("byte", send(x->fd, buf, n(1), MSG_NOSIGNAL));
+	settle(x, POLLHUP);
+	RES("over", send(x->fd, buf, 0, MSG_NOSIGNAL));
+	all_states(x, "told");
+}
+
 SCENARIO(close_disconnect)
 {
 	struct sockaddr sa = { .sa_family = AF_UNSPEC };

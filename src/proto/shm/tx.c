@@ -87,8 +87,24 @@ static COLD ssize_t tx_to_nobody(struct sock *sk, int fd, struct iov_cursor *c,
 
 	if (!err && shm_w(sk)->peer_died)
 		err = -EPIPE;
-	fetch_or(&shm_me(sk)->flags, SEG_TX_LATE);
+	if (left)
+		fetch_or(&shm_me(sk)->flags, SEG_TX_LATE);
 	return err ? err : tx_kernel(fd, c, left, 0);
+}
+
+/* A send of no bytes.  It fails where the connection has ended, and makes nobody end it. */
+static COLD ssize_t tx_nothing(struct sock *sk, int fd)
+{
+	struct iov_cursor none = { 0 };
+
+	if (!sk->is_lost && !shm_w(sk)->tx_ring)
+		return tx_kernel(fd, &none, 0, 0);
+	if (!sk->is_lost && !tx_nobody_reads(sk, fd))
+		return 0;
+	sock_changes_tx(sk);
+	return shm_w(sk)->peer_died == PEER_READ_ALL
+		   ? 0
+		   : tx_to_nobody(sk, fd, &none, 0, 0);
 }
 
 bool tx_nobody_reads(struct sock *sk, int fd)
@@ -320,7 +336,7 @@ HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 	else if (unlikely(bad))
 		r = -EFAULT;
 	else if (unlikely(!len))
-		r = 0;
+		r = tx_nothing(sk, fd);
 	else if (unlikely(flags & MSG_ZEROCOPY))
 		r = tx_numbered(sk, fd, &c, len, flags);
 	else
