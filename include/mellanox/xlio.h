@@ -254,9 +254,11 @@ int xlio_socket_listen(xlio_socket_t sock);
 /**
  * xlio_socket_get_pd() - where memory to send from may be registered
  *
- * ibv_reg_mr() on it gives an lkey, with the system's libibverbs or without it.
+ * ibv_reg_mr() on it gives an lkey, with the system's libibverbs or without it.  Under
+ * `osf run' it is a domain of the RDMA device osf0, which may have queue pairs, too.
  *
- * Return: never freed, the same for all sockets; NULL, EINVAL, before connect.
+ * Return: never freed, the same for all sockets; NULL, EINVAL, before connect, and
+ *   with another errno where the device cannot be opened.
  */
 struct ibv_pd *xlio_socket_get_pd(xlio_socket_t sock);
 

@@ -34,6 +34,12 @@ size_t memory_used(void); /* bytes that are allocated, rounded up */
  * may be sent by reference if it is part of a shared mapping of a memfd that
  * is, or can be, sealed against shrinking. */
 uint32_t memory_register(const void *addr, size_t len);
+/* Of a key that is not our own: what changes with each use of a region's number. */
+#define MEMORY_KEY_BITS 8u
+/* The same under a key that libosf-verbs.so's device has given to the memory, instead of
+ * what its number was registered with before.  Without memory it cannot be sent by
+ * reference.  A process uses either this or memory_register(). */
+void memory_register_as(uint32_t key, const void *addr, size_t len);
 void memory_deregister(uint32_t key); /* no key of this process: nothing */
 
 struct place {

@@ -3,8 +3,9 @@
  * group/registered.c - the program's own memory, sent by reference; see
  * memory.h
  *
- * Registrations are type-stable and found by the key's lower part.  So a stale
- * key is detected.
+ * Registrations are type-stable and found by a part of the key.  So a stale
+ * key is detected.  A process has keys either of our own, with the place in the lower part,
+ * or of libosf-verbs.so's device (api/verbs/sockets_pd.h).
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -35,6 +36,7 @@ struct reg {
 
 static struct reg *regs;
 static uint32_t n_regs, free_reg, first_gen;
+static uint32_t key_shift; /* of the place in a key */
 static struct lock lock;
 
 static void after_fork(void)
@@ -56,17 +58,24 @@ static void mind_forks(void)
 }
 
 /* Caller holds the lock. */
+static bool regs_map(void)
+{
+	if (regs)
+		return true;
+	void *map = map_sparse(REGS_MAX * sizeof(*regs), PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	if (map == MAP_FAILED)
+		return false;
+	mind_forks();
+	store_rel(&regs, map); /* pairs with reg_of() */
+	return true;
+}
+
+/* Caller holds the lock. */
 static struct reg *reg_new(void)
 {
-	if (!regs) {
-		void *map =
-		    map_sparse(REGS_MAX * sizeof(*regs), PROT_READ | PROT_WRITE,
-			       MAP_PRIVATE | MAP_ANONYMOUS, -1);
-		if (map == MAP_FAILED)
-			return NULL;
-		mind_forks();
-		store_rel(&regs, map); /* pairs with reg_of() */
-	}
+	if (!regs_map())
+		return NULL;
 	if (free_reg) {
 		struct reg *r = &regs[free_reg];
 
@@ -144,42 +153,76 @@ static void reg_place(struct reg *r)
 		region_close(region);
 }
 
-uint32_t memory_register(const void *addr, size_t len)
+static struct reg reg_found(const void *addr, size_t len)
 {
 	struct reg found = { .addr = addr, .len = len };
 
 	if (!heap_has(addr, len))
 		reg_place(&found);
-	struct region *region = (struct region *)found.at.region;
+	return found;
+}
+
+/* Caller holds the lock, or nobody has seen @r. */
+static void reg_leave(struct reg *r)
+{
+	struct region *region = (struct region *)r->at.region;
+
+	store_rlx(&r->at.region, NULL);
+	if (region)
+		region_close(region);
+}
+
+/* Who asks for a key that is stale reads this, too.  Caller holds the lock. */
+static void reg_fill(struct reg *r, uint32_t key, const struct reg *found)
+{
+	store_rlx(&r->addr, found->addr);
+	store_rlx(&r->len, found->len);
+	store_rlx(&r->at.off, found->at.off);
+	store_rlx(&r->at.region, found->at.region);
+	store_rel(&r->key, key); /* pairs with reg_place_of() */
+}
+
+uint32_t memory_register(const void *addr, size_t len)
+{
+	struct reg found = reg_found(addr, len);
 	GUARD(&lock);
 	struct reg *r = reg_new();
+
 	if (!r) {
-		if (region)
-			region_close(region);
+		reg_leave(&found);
 		return 0;
 	}
 	uint32_t i = (uint32_t)(r - regs),
 		 gen = ((r->key ? r->key : first_gen) & ~KEY_INDEX) + REGS_MAX;
-	/* Who asks for a key that is stale reads this, too. */
-	store_rlx(&r->addr, found.addr);
-	store_rlx(&r->len, found.len);
-	store_rlx(&r->at.off, found.at.off);
-	store_rlx(&r->at.region, found.at.region);
-	store_rel(&r->key, gen | i); /* pairs with reg_place_of() */
+	reg_fill(r, gen | i, &found);
 	return gen | i;
+}
+
+void memory_register_as(uint32_t key, const void *addr, size_t len)
+{
+	struct reg found = reg_found(addr, len);
+	GUARD(&lock);
+
+	if (!regs_map() || key >> MEMORY_KEY_BITS >= REGS_MAX) {
+		reg_leave(&found);
+		return;
+	}
+	key_shift = MEMORY_KEY_BITS;
+	struct reg *r = &regs[key >> MEMORY_KEY_BITS];
+	reg_leave(r);
+	reg_fill(r, key, &found);
 }
 
 void memory_deregister(uint32_t key)
 {
-	uint32_t i = key & KEY_INDEX;
+	uint32_t i = (key >> key_shift) & KEY_INDEX;
 	GUARD(&lock);
 
 	if (!regs || regs[i].key != key || regs[i].is_free)
 		return; /* the parent's */
-	struct region *region = (struct region *)regs[i].at.region;
-	store_rlx(&regs[i].at.region, NULL);
-	if (region)
-		region_close(region);
+	reg_leave(&regs[i]);
+	if (key_shift)
+		return;
 	regs[i].is_free = true;
 	regs[i].next = free_reg;
 	free_reg = i;
@@ -188,7 +231,8 @@ void memory_deregister(uint32_t key)
 static inline const struct reg *reg_of(uint32_t key)
 {
 	struct reg *base = load_acq(&regs);
-	const struct reg *r = base ? &base[key & KEY_INDEX] : NULL;
+	const struct reg *r =
+	    base ? &base[(key >> load_rlx(&key_shift)) & KEY_INDEX] : NULL;
 
 	return r && key && load_acq(&r->key) == key && load_rlx(&r->at.region)
 		   ? r

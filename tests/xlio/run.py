@@ -43,6 +43,12 @@ def runs_of(build, sanitizer):
                           OSF_TEST_VERBS="1", OSF_TEST_CALLS="1"),
                      ["memory_is_registered_on_the_pd",
                       "a_message_by_the_kernel_takes_two_system_calls"]))
+        # Under osf run memory is registered with the RDMA device.
+        device = os.path.join(build, "src", "libosf-verbs.so")
+        if os.path.exists(device):
+            runs.append((dict(env, LD_PRELOAD=device),
+                         ["registered", "registration", "stale_keys", "memory_of_the_programs_own",
+                          "a_child_may_deregister"]))
     return runs
 
 

@@ -187,6 +187,10 @@ static void memory_is_registered_on_the_pd(void)
 	UNTIL(s->received == sizeof(data));
 	EXPECT_EQ(dereg(a), 0);
 	EXPECT_EQ(dereg(b), 0);
+	if (dlsym(RTLD_DEFAULT, "osf_sockets_pd")) {
+		world_close();
+		return; /* libosf-verbs.so knows libibverbs by itself */
+	}
 	/* Another's goes to libibverbs; its stand-in is loaded by run.py. */
 	errno = 0;
 	a = reg((struct ibv_pd *)foreign, data, 1, 0);

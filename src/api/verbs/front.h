@@ -64,3 +64,8 @@ struct ibv_mr *front_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 			    int access);
 struct ibv_mr *front_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length,
 				 uint64_t iova, int access);
+struct ibv_mr *front_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length,
+				  uint64_t iova, unsigned access);
+int front_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
+		   size_t length, int access);
+int front_dereg_mr(struct ibv_mr *mr);

@@ -279,15 +279,3 @@ int front_get_pkey_index(struct ibv_context *c, uint8_t port, __be16 pkey)
 	errno = EPERM;
 	return -1;
 }
-
-struct ibv_mr *front_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
-			    int access)
-{
-	return rdma_reg_mr(pd, addr, length, (uintptr_t)addr, (unsigned)access);
-}
-
-struct ibv_mr *front_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length,
-				 uint64_t iova, int access)
-{
-	return rdma_reg_mr(pd, addr, length, iova, (unsigned)access);
-}

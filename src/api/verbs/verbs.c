@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * api/verbs/verbs.c - a protection domain without a device
+ * api/verbs/verbs.c - the protection domain of sockets
  *
  *     verbs_pd() -> pd -> ibv_reg_mr() -> mr.lkey, the key of a send (group/memory.h)
+ *
+ * With libosf-verbs.so it is a domain of that library's device (sockets_pd.h); the
+ * rest of this file is for programs without it.
  *
  * No transport of ours needs registered memory, but programs must get an lkey,
  * and memory in a shared mapping can be sent by reference (group/memory.h).  So
@@ -17,6 +20,7 @@
 #include <string.h>
 
 #include "api/verbs/device.h"
+#include "api/verbs/sockets_pd.h"
 #include "api/verbs/verbs.h"
 #include "base/lock.h"
 #include "group/memory.h"
@@ -34,6 +38,9 @@ struct mr {
 	struct ibv_mr mr;
 	struct mr *next;
 };
+
+static_assert(MEMORY_KEY_BITS == SOCKETS_KEY_BITS,
+	      "of keys that have one source");
 
 static struct lock lock;
 static struct mr *mrs;
@@ -149,8 +156,28 @@ OSF_API int ibv_dereg_mr(struct ibv_mr *mr)
 	return next ? next(mr) : ENOSYS;
 }
 
+/* The function of libosf-verbs.so; NULL where that is not loaded.  The first answer
+ * stays, because the keys of both kinds of domains are different. */
+static typeof(&osf_sockets_pd) sockets_pd(void)
+{
+	static typeof(&osf_sockets_pd) found;
+	static bool has_looked;
+	GUARD(&lock);
+
+	if (!has_looked)
+		found = (typeof(found))dlsym(RTLD_DEFAULT, SOCKETS_PD_NAME);
+	has_looked = true;
+	return found;
+}
+
 struct ibv_pd *verbs_pd(void)
 {
+	static const struct sockets_memory calls = { memory_register_as,
+						     memory_deregister };
+	typeof(&osf_sockets_pd) of_device = sockets_pd();
+
+	if (of_device)
+		return of_device(&calls);
 	store_rel(&pd.context, device_context(&device_calls));
 	return &pd;
 }
