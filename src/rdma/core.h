@@ -217,6 +217,7 @@ struct qp {
 	size_t sq_bytes; /* of each */
 	uint32_t sq_size, sq_head, sq_sent, sq_done;
 	uint32_t n_sent, n_used; /* messages; receives of the peer */
+	uint32_t n_known; /* receives that the peer had posted when we looked */
 	bool has_failed, peer_lies;
 	uint64_t blocked_ns; /* since when; 0: not */
 	/* Keys that messages withdraw which the peer has not read yet (mw.c). */

@@ -265,7 +265,7 @@ static void mind_the_end(struct qp *qp)
 	/* A queue pair that was destroyed says so. */
 	if (!load_rlx(&qp->remote.x->qpn) && qp->sq_done == qp->sq_head)
 		return;
-	if (load_acq(&qp->remote.x->head) != qp->pos)
+	if (remote_has_message(&qp->remote, qp->pos))
 		return;
 	qp_fail(qp);
 	event_add(ctx_of(qp->qp.context), IBV_EVENT_QP_FATAL, qp);
@@ -343,10 +343,10 @@ static bool has_news(struct cq *cq)
 		struct qp *qp = cq->users[i];
 
 		if (qp->remote.x && qp_receives_on(qp, cq) &&
-		    load_acq(&qp->remote.x->head) != load_rlx(&qp->pos))
+		    remote_has_message(&qp->remote, load_rlx(&qp->pos)))
 			return true;
 		for (struct path *p = qp->from; p; p = p->next)
-			if (load_acq(&p->remote.x->head) != load_rlx(&p->pos))
+			if (remote_has_message(&p->remote, load_rlx(&p->pos)))
 				return true;
 	}
 	return false;

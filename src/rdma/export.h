@@ -14,7 +14,7 @@
  * calls read access: the same user, and no less privileged.
  *
  * Pairs of release and acquire:
- *   E1  a message's bytes and header; `head`          -> the receiver
+ *   E1  a message's bytes and header; `x_msg.stamp`   -> the receiver
  *   E2  the receiver's last read; `tail`              -> the sender, who writes there
  *   E3  a receive's description; `n_posted`           -> the sender
  *   E4  what a queue pair is; `state`                 -> everybody
@@ -28,7 +28,7 @@
 #include "base/compiler.h"
 
 #define EXPORT_MAGIC UINT64_C(0x0a616d64726673ff)
-#define EXPORT_VERSION 7u
+#define EXPORT_VERSION 8u
 
 #define N_QPS 1024u /* of one process: the low bits of a QP number */
 #define QPN_BITS 10u
@@ -134,8 +134,8 @@ struct x_qp {
 	uint32_t is_far;  /* the peer is on another host, for `osf rdma' */
 	uint8_t dgid[16]; /* the peer's, for `osf rdma' */
 
-	/* As sender. */
-	alignas(CACHE_LINE) uint64_t head; /* E1 */
+	/* As sender.  A message changes nothing here. */
+	alignas(CACHE_LINE) uint32_t has_begun; /* E1, of the first message */
 	uint32_t is_blocked; /* waits for a receive, or for space */
 	uint32_t n_inside;   /* in the receiver's memory, just here */
 	uint64_t reply_tail; /* E2, of the peer's replies */
@@ -152,13 +152,14 @@ struct x_qp {
 	alignas(CACHE_LINE) struct x_link link[N_LINKS];
 };
 
-/* A message's fragment in a ring; the next one is at a multiple of RING_LINE. */
+/* A message's fragment in a ring; the next one is at a multiple of RING_LINE.  The receiver waits
+ * for the stamp, so a short message is one cache line that goes from core to core. */
 struct x_msg {
 	uint32_t length; /* of this fragment, which follows */
 	uint8_t op;
 	uint8_t flags;
-	uint16_t unused;
-	uint32_t imm; /* or the key to invalidate; network order, as given */
+	uint16_t stamp; /* E1: msg_stamp() once the message is complete */
+	uint32_t imm;   /* or the key to invalidate; network order, as given */
 	uint32_t total;
 	uint32_t src_qpn; /* of XRC: the shared receive queue's number */
 	uint32_t qkey;
@@ -199,6 +200,12 @@ enum {
 static_assert(sizeof(struct x_msg) == RING_LINE, "one line");
 static_assert(sizeof(struct x_mr) == CACHE_LINE, "one line");
 
+/* Tells a message at @pos from what the ring had there one round before.  Never 0.
+ * @ring_size: a power of two */
+static inline uint16_t msg_stamp(uint64_t pos, uint32_t ring_size)
+{
+	return (uint16_t)(pos >> __builtin_ctz(ring_size) | 0x8000);
+}
 /* How much of a queue pair's memory has which use.  A receive has no more room than the program
  * asked for: with room for all that the device allows, an idle queue pair would take ten times
  * the memory. */

@@ -292,11 +292,9 @@ int remote_bell(struct remote *r, int which, int32_t theirs)
 
 void remote_ring(struct remote *r, int which, bool is_solicited)
 {
-	const struct x_cq *cq =
-	    &r->peer->dir->cq[which == BELL_RECV ? r->recv_cq : r->send_cq];
+	const struct x_cq *cq = remote_cq(r, which);
 
-	/* Without a channel, which a completion queue gets when it is made, nobody sleeps. */
-	if (load_rlx(&cq->bell) < 0)
+	if (!remote_may_sleep(r, which))
 		return;
 	fence_full(); /* against the arming, which looks afterwards */
 	uint32_t arm = load_rlx(&cq->arm);

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/atomic.h"
 #include "base/lock.h"
 #include "rdma/export.h"
 
@@ -50,6 +51,18 @@ struct remote {
 	} bell[3];
 };
 
+/* Is there a message at @pos of its ring?  At the ring's beginning that is said elsewhere: a ring
+ * that nobody has written takes no memory, and in one of a former life there may be a stamp. */
+static inline bool remote_has_message(const struct remote *r, uint64_t pos)
+{
+	const struct x_msg *m =
+	    (const void *)(r->ring + (pos & (r->ring_size - 1)));
+
+	return likely(pos) ? load_acq(&m->stamp) ==
+				 msg_stamp(pos, r->ring_size) /* E1 */
+			   : load_acq(&r->x->has_begun) != 0;
+}
+
 /* Find a queue pair.  -ENOENT: nobody has the number; -EPERM, -EXDEV: it is a
  * stranger's; -errno. */
 MUST_CHECK int remote_open(struct remote *r, uint32_t qpn);
@@ -66,6 +79,17 @@ void peer_put(struct peer *p);
 enum { BELL_RECV, BELL_SEND, BELL_HELPER };
 /* A pipe of the peer's, number @theirs there, opened here once; -1. */
 int remote_bell(struct remote *r, int which, int32_t theirs);
+static inline const struct x_cq *remote_cq(const struct remote *r, int which)
+{
+	return &r->peer->dir->cq[which == BELL_RECV ? r->recv_cq : r->send_cq];
+}
+
+/* Without a channel, which a completion queue gets when it is made, nobody sleeps for it. */
+static inline bool remote_may_sleep(const struct remote *r, int which)
+{
+	return load_rlx(&remote_cq(r, which)->bell) >= 0;
+}
+
 /* Ring the peer's completion queue for receives or sends if it is armed, once for each
  * arming. */
 void remote_ring(struct remote *r, int which, bool is_solicited);

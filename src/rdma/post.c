@@ -240,7 +240,15 @@ int rwqe_fill(struct rwqe *w, const struct ibv_recv_wr *wr, uint32_t max_sge)
 	return 0;
 }
 
-/* Show a receive to the peer, which looks its keys up when it uses them. */
+/* A store to what others read takes the line from their caches, even one of the same value. */
+#define SHOW(p, v)                                                             \
+	do {                                                                   \
+		if (*(p) != (v))                                               \
+			*(p) = (v);                                            \
+	} while (0)
+
+/* Show a receive to the peer, which looks its keys up when it uses them.  Programs post the same
+ * receives again and again. */
 static void publish(struct qp *qp, const struct rwqe *w)
 {
 	uint32_t at = qp->rq_head & (qp->rq_size - 1);
@@ -249,12 +257,12 @@ static void publish(struct qp *qp, const struct rwqe *w)
 		     at * export_recv_bytes(qp->init.cap.max_recv_sge));
 
 	for (uint32_t i = 0; i < w->n_sge; i++) {
-		r->sge[i].addr = w->sge[i].addr;
-		r->sge[i].length = w->sge[i].length;
-		r->sge[i].lkey = w->sge[i].lkey;
+		SHOW(&r->sge[i].addr, w->sge[i].addr);
+		SHOW(&r->sge[i].length, w->sge[i].length);
+		SHOW(&r->sge[i].lkey, w->sge[i].lkey);
 	}
-	r->n_sge = w->n_sge;
-	r->length = w->length;
+	SHOW(&r->n_sge, w->n_sge);
+	SHOW(&r->length, w->length);
 }
 
 HOT int rdma_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
@@ -286,8 +294,10 @@ HOT int rdma_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
 		*bad = wr;
 	if (unlikely(qp->attr.qp_state == IBV_QPS_ERR))
 		rx_flush(qp);
+	if (likely(!qp->remote.x || !remote_may_sleep(&qp->remote, BELL_SEND)))
+		return err;
 	fence_full(); /* against the peer's is_blocked */
-	if (qp->remote.x && load_rlx(&qp->remote.x->is_blocked))
+	if (load_rlx(&qp->remote.x->is_blocked))
 		remote_ring(&qp->remote, BELL_SEND, true);
 	return err;
 }

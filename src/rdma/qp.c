@@ -292,7 +292,7 @@ static void reset(struct qp *qp)
 	disconnect(qp);
 	forget_completions(qp);
 	qp->sq_head = qp->sq_sent = qp->sq_done = 0;
-	qp->n_sent = qp->n_used = qp->n_invalidated = 0;
+	qp->n_sent = qp->n_used = qp->n_known = qp->n_invalidated = 0;
 	qp->rq_head = qp->rq_tail = 0;
 	qp->pos = qp->blocked_ns = 0;
 	qp->reply_head = qp->reply_pos = qp->served_ns = 0;
@@ -304,7 +304,8 @@ static void reset(struct qp *qp)
 	qp->out.head = qp->out.tail = 0;
 	qp->x->dest_qpn = qp->x->access = qp->x->src_gen = 0;
 	qp->x->is_far = 0;
-	qp->x->head = qp->x->tail = 0;
+	qp->x->has_begun = 0;
+	qp->x->tail = 0;
 	qp->x->reply_head = qp->x->reply_tail = 0;
 	qp->x->is_rnr = qp->x->refused = 0;
 	qp->x->n_acked = qp->x->n_posted = qp->x->is_blocked = 0;
@@ -371,6 +372,7 @@ bool qp_meet_again(struct qp *qp)
 	if (qp->pos || qp->out.head || qp->x->n_acked || qp->reply_head)
 		return false;
 	qp->remote.gen = load_acq(&qp->remote.x->gen);
+	qp->n_known = 0;
 	store_rel(&qp->x->src_gen, qp->remote.gen);
 	return true;
 }

@@ -6,10 +6,10 @@
  *                     -> rx_fragment() bytes into a posted receive
  *                     -> the queue pair's completion queue
  *
- * The peer may write anything at any time.  A header is copied once; its length ends
- * within what the ring can hold, so the copy of its bytes stays in the mapping.  If the
- * peer changes bytes during the copy, the program gets wrong bytes from that peer, and
- * nothing worse happens.  A header with impossible values ends this queue pair.
+ * The peer may write anything at any time.  A header is copied once; its length is bounded, and
+ * the copy of its bytes starts over at the ring's end, so the copy stays in the mapping.  If the
+ * peer changes bytes during the copy, or has not written them, the program gets wrong bytes from
+ * that peer, and nothing worse happens.  A header with impossible values ends this queue pair.
  *
  * Runs in a thread that polls; the caller holds the queue pair's lock.
  */
@@ -29,15 +29,11 @@
 bool rx_header(const struct remote *r, uint64_t pos, struct x_msg *m,
 	       bool *is_lie)
 {
-	uint64_t head = load_acq(&r->x->head); /* E1 */
-
 	*is_lie = false;
-	if (head == pos)
+	if (!remote_has_message(r, pos)) /* E1 */
 		return false;
 	memcpy(m, r->ring + (pos & (r->ring_size - 1)), sizeof(*m));
-	*is_lie = head < pos || head - pos > r->ring_size || head % RING_LINE ||
-		  m->length > FRAGMENT || m->length + sizeof(*m) > head - pos ||
-		  m->total > MAX_MSG;
+	*is_lie = m->length > FRAGMENT || m->total > MAX_MSG;
 	return !*is_lie;
 }
 
@@ -341,11 +337,8 @@ HOT void rx_run(struct qp *qp, struct cq *cq)
 		return; /* wire.c does it */
 	if (unlikely(!qp->remote.x) && !qp_connect(qp))
 		return;
-	if (load_rlx(&qp->remote.x->head) == qp->pos || !is_for_us(qp))
+	if (!remote_has_message(&qp->remote, qp->pos) || !is_for_us(qp))
 		return;
-	/* What is said there below takes the line from the peer, which has read it: begin with
-	 * that while the message comes. */
-	store_rel(&qp->x->tail, qp->pos); /* E2 */
 	for (uint32_t i = 0; i < BATCH; i++) {
 		if (!rx_header(&qp->remote, qp->pos, &m, &is_lie)) {
 			if (is_lie)
@@ -360,6 +353,8 @@ HOT void rx_run(struct qp *qp, struct cq *cq)
 		store_rlx(&qp->pos, msg_end(&m, qp->pos));
 		store_rel(&qp->x->tail, qp->pos); /* E2 */
 	}
+	if (likely(!remote_may_sleep(&qp->remote, BELL_SEND)))
+		return;
 	fence_full(); /* against the peer's is_blocked */
 	if (load_rlx(&qp->remote.x->is_blocked) || qp_shares(qp))
 		remote_ring(&qp->remote, BELL_SEND, false);

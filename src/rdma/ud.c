@@ -294,7 +294,7 @@ static int free_link(struct qp *qp)
 		struct path *p = *pp;
 
 		if (peer_has_ended(p->remote.peer) &&
-		    load_acq(&p->remote.x->head) == p->pos) {
+		    !remote_has_message(&p->remote, p->pos)) {
 			store_rel(&qp->x->link[p->link].gen, 0);
 			*pp = p->next;
 			path_free(p);
@@ -380,7 +380,7 @@ void ud_rx(struct qp *qp, struct cq *cq)
 		take_arrivals(qp);
 	for (struct path *p = qp->from, *next; p; p = next) {
 		next = p->next;
-		if (load_rlx(&p->remote.x->head) == p->pos ||
+		if (!remote_has_message(&p->remote, p->pos) ||
 		    read_path(qp, p, cq))
 			continue;
 		store_rel(&qp->x->link[p->link].gen, 0);

@@ -175,7 +175,7 @@ static bool has_unread(const struct qp *qp)
 	return x && qp->attr.qp_state >= IBV_QPS_RTR &&
 	       qp->attr.qp_state <= IBV_QPS_SQE &&
 	       load_rlx(&x->dest_qpn) == qp->qp.qp_num &&
-	       load_acq(&x->head) != qp->pos;
+	       remote_has_message(&qp->remote, qp->pos);
 }
 
 bool users_have_unpolled(uint32_t qpn)

@@ -163,16 +163,35 @@ static void ring_copy(const struct out *out, uint64_t pos, const void *from,
 		memcpy(out->ring, (const uint8_t *)from + first, n - first);
 }
 
+static struct x_msg *msg_at(const struct out *out, uint64_t pos)
+{
+	return (void *)(out->ring + (pos & out->mask));
+}
+
+/* The bytes where the next message will be must not look like one before it is there. */
+static void clear_next(const struct out *out, uint64_t pos)
+{
+	struct x_msg *next = msg_at(out, pos);
+
+	if (unlikely(next->stamp == msg_stamp(pos, out->mask + 1)))
+		store_rlx(&next->stamp, 0);
+}
+
 void out_put(struct out *out, const struct x_msg *m, const struct iovec *iov,
 	     uint32_t n_iov)
 {
 	uint64_t pos = out->head + sizeof(*m);
+	struct x_msg *at = msg_at(out, out->head);
 
-	memcpy(out->ring + (out->head & out->mask), m, sizeof(*m));
+	*at = *m;
 	for (uint32_t i = 0; i < n_iov; i++) {
 		ring_copy(out, pos, iov[i].iov_base, iov[i].iov_len);
 		pos += iov[i].iov_len;
 	}
-	out->head = ROUND_UP(pos);
-	store_rel(&out->x->head, out->head); /* E1 */
+	pos = ROUND_UP(pos);
+	clear_next(out, pos);
+	store_rel(&at->stamp, msg_stamp(out->head, out->mask + 1)); /* E1 */
+	if (unlikely(!out->head))
+		store_rel(&out->x->has_begun, 1); /* E1 */
+	out->head = pos;
 }

@@ -62,6 +62,7 @@ static struct {
 	int index, fd;
 	size_t bytes;
 	struct x_qp *x;
+	uint64_t head; /* of its ring */
 } fake;
 static uint8_t posted[2 * N_WR]; /* 1: posted, 2: complete */
 static uint32_t n_posted;
@@ -209,6 +210,7 @@ static void fake_open(enum ibv_qp_type type)
 	uint32_t wrong = take(1);
 
 	fake.index = (int)N_QPS - 1;
+	fake.head = 0;
 	fake.bytes = export_qp_bytes(&fake_shape);
 	fake.fd = memfd_create("osf-rdma-qp", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	int err = ftruncate(fake.fd, (off_t)fake.bytes);
@@ -243,7 +245,8 @@ static void fake_close(void)
 	close(fake.fd);
 }
 
-/* A header at the head of the peer's ring, and the head past it. */
+/* A header at the head of the peer's ring, most often with the stamp that makes it a message, and
+ * the head past it. */
 static void write_message(struct ibv_qp *qp)
 {
 	struct x_msg m = { .op = (uint8_t)take(1),
@@ -260,10 +263,14 @@ static void write_message(struct ibv_qp *qp)
 	m.qkey = kind & 4 ? mr->rkey : kind & 8 ? take(4) : 1;
 	m.addr = kind & 16 ? (uintptr_t)memory + EDGE + take(2) - 64 : take(4);
 	uint8_t *ring = (uint8_t *)fake.x + export_ring_offset(&fake_shape);
-	memcpy(ring + fake.x->head % FAKE_RING, &m, sizeof(m));
-	fake.x->head += kind & 32 ? take(3)
-				  : (sizeof(m) + m.length + RING_LINE - 1) /
-					RING_LINE * RING_LINE;
+	m.stamp =
+	    kind & 128 ? (uint16_t)take(2) : msg_stamp(fake.head, FAKE_RING);
+	memcpy(ring + fake.head % FAKE_RING / RING_LINE * RING_LINE, &m,
+	       sizeof(m));
+	fake.x->has_begun = 1;
+	fake.head += kind & 32 ? take(3)
+			       : (sizeof(m) + m.length + RING_LINE - 1) /
+				     RING_LINE * RING_LINE;
 	fake.x->dest_qpn = qp->qp_num;
 }
 
