@@ -86,6 +86,7 @@ struct bench_run {
 	enum side side;
 	enum bench_cores cores;
 	bool needs_verbs;
+	bool moves_each;     /* no policy leaves a connection with the kernel */
 	const char *ucx_tls; /* "UCX_TLS=..."; NULL: the usual */
 	const struct passwd
 	    *server_user;   /* the server becomes it; NULL: ours */
@@ -119,12 +120,14 @@ struct bench {
 	unsigned sides; /* KERNEL | OSF | UCX */
 	enum bench_cores cores;
 	enum bench_wire wire;
-	bool is_cost;           /* less is better */
-	bool is_unit_scaled;    /* printed with k, M, G */
-	bool needs_no_upgrade;  /* its connections are right on the kernel */
-	bool has_no_lib;        /* what it measures is in this program */
-	bool needs_verbs;       /* its programs use the software RDMA device */
-	bool needs_connections; /* all of args->n_connections upgraded */
+	bool is_cost;          /* less is better */
+	bool is_unit_scaled;   /* printed with k, M, G */
+	bool needs_no_upgrade; /* its connections are right on the kernel */
+	bool has_no_lib;       /* what it measures is in this program */
+	bool needs_verbs;      /* its programs use the software RDMA device */
+	/* Both ends of all of args->n_connections are to be in shared memory.  The default
+	 * policy would leave most of them with the kernel, because they gain nothing. */
+	bool needs_connections;
 	const char *program, *server, *package; /* what it takes, or NULL */
 	int (*run)(struct bench_run *r);
 	struct bar bars[BARS_MAX];

@@ -79,6 +79,9 @@ struct osf_env {
 	const char *list[7];
 };
 
+/* No program learns then that its connections gain nothing, as those that sleep do. */
+#define MOVES_EACH "OSF_UPGRADE_PINGPONGS=5"
+
 void run_counters(const struct bench_run *r, char *path, size_t size)
 {
 	snprintf(path, size, "%s/rdma", r->dir.path);
@@ -103,10 +106,13 @@ static void fill_osf_env(const struct bench_run *r, struct osf_env *e)
 	run_counters(r, path, sizeof(path));
 	snprintf(e->counters, sizeof(e->counters), "OSF_RDMA_COUNTERS=%s",
 		 path);
+	const char *how = r->moves_each            ? MOVES_EACH
+			  : r->wire == WIRE_FORCED ? WIRE_RULES
+						   : NULL;
 	const char *const list[] = {
 		e->preload,  e->dir,
 		e->uids,     has_ports ? "OSF_TCP=1" : "OSF_TCP",
-		e->counters, r->wire == WIRE_FORCED ? WIRE_RULES : NULL,
+		e->counters, how,
 		NULL
 	};
 	memcpy(e->list, list, sizeof(list));

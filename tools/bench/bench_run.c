@@ -83,7 +83,7 @@ static int check_upgraded(struct bench_run *r, const struct bench *b,
 	size_t n_segs;
 	struct seg_sums sums = seg_dir_sums(r->dir.path, &n_segs);
 	uint64_t need = b->needs_no_upgrade    ? 0
-			: b->needs_connections ? r->args->n_connections
+			: b->needs_connections ? 2ull * r->args->n_connections
 					       : 1;
 
 	if (r->side == SIDE_OSF) {
@@ -124,6 +124,7 @@ static void run_once(const struct bench *b, const struct bench_args *args,
 			       .cores = b->cores,
 			       .wire = b->wire,
 			       .needs_verbs = b->needs_verbs,
+			       .moves_each = b->needs_connections,
 			       .world = world };
 	int err = is_osf ? scratch_open(&r.dir) : 0;
 
