@@ -168,24 +168,33 @@ static bool is_readable(uintptr_t p)
 	       -EFAULT;
 }
 
-/* We read an address before the kernel does.  If it is unreadable or has an
- * invalid length, pass it on for the kernel to refuse. */
+/* Is it unreadable, or has an invalid length?  Then pass it on for the kernel to refuse. */
 static bool is_bad_addr(const struct sockaddr *addr, socklen_t len)
 {
 	uintptr_t first = (uintptr_t)addr, last = first + len - 1;
 
-	return len < sizeof(*addr) || len > sizeof(struct sockaddr_storage) ||
-	       is_bad_ptr(addr) || !is_readable(first) ||
+	return len < sizeof(addr->sa_family) ||
+	       len > sizeof(struct sockaddr_storage) || is_bad_ptr(addr) ||
+	       !is_readable(first) ||
 	       (first / 4096 != last / 4096 && !is_readable(last));
+}
+
+/* The kernel has refused @addr.  Is it of a family of ours?  Then *copy is the address that
+ * the kernel understands.  Only a refusal asks this, because is_readable() is a system call. */
+static COLD bool is_renamed(const struct sockaddr *addr, socklen_t len,
+			    struct sockaddr_storage *copy)
+{
+	return !file_has_left() && !is_bad_addr(addr, len) &&
+	       ops_sockaddr(addr, len, copy) != addr;
 }
 
 OSF_API int bind(int fd, const struct sockaddr *addr, socklen_t len)
 {
 	struct sockaddr_storage copy;
+	int r = libc.bind(fd, addr, len);
 
-	if (file_has_left() || is_bad_addr(addr, len))
-		return libc.bind(fd, addr, len);
-	int r = libc.bind(fd, ops_sockaddr(addr, len, &copy), len);
+	if (unlikely(r < 0) && is_renamed(addr, len, &copy))
+		r = libc.bind(fd, (struct sockaddr *)&copy, len);
 	if (!r) {
 		vma_has_address(fd, NULL);
 		vma_may_join(fd);
@@ -243,52 +252,92 @@ static int connect_by_kernel(struct sock *sk, int fd,
 	return (int)libc_ret(idle_connect(sk, fd, addr, len), errno);
 }
 
+/* The kernel connects @f, and its connect() has returned @r.  Ours fails all the same if the
+ * program insists on a protocol that cannot have the connection. */
+static int connected(struct file *f, int fd, const struct sockaddr *addr, int r)
+{
+	struct sockaddr none = { .sa_family = AF_UNSPEC };
+	int reset, saved = errno;
+	socklen_t len = sizeof(reset);
+	int fail = ops_connected(f->sk, fd, addr);
+
+	sync_file(f, fd);
+	errno = saved;
+	if (likely(!fail))
+		return r;
+	libc.connect(fd, &none, sizeof(none));
+	/* The kernel's ECONNRESET, which we have caused. */
+	libc.getsockopt(fd, SOL_SOCKET, SO_ERROR, &reset, &len);
+	errno = fail;
+	return -1;
+}
+
+/* The kernel's connect() on @f has returned @r. */
+static int tried(struct file *f, int fd, const struct sockaddr *addr, int r)
+{
+	int saved = errno;
+
+	went_past(past_of(fd));
+	errno = saved;
+	return (!r || saved == EINPROGRESS || saved == EINTR) &&
+		       !(f->sk->flags & SOCK_F_ACTIVE)
+		   ? connected(f, fd, addr, r)
+		   : r;
+}
+
+/* Somebody has to know the address before the kernel does, and it can be read. */
+static COLD int connect_known(struct file *f, int fd,
+			      const struct sockaddr *addr, socklen_t len)
+{
+	const struct sock_ops *ops = sock_ops(f->sk);
+	int saved = errno;
+
+	if (addr->sa_family == AF_UNSPEC)
+		return disconnect(f, fd, addr, len);
+	if (len < sizeof(*addr))
+		return libc.connect(fd, addr, len);
+	if (ops->connect)
+		return (int)libc_ret(ops->connect(f->sk, fd, addr, len), saved);
+	if (registry_any() && !by_module(f, fd, addr, len)) {
+		file_sync(f, fd);
+		errno = saved;
+		return 0;
+	}
+	return tried(f, fd, addr, connect_by_kernel(f->sk, fd, addr, len));
+}
+
+/* A socket that was never connected, and that nobody but the kernel connects now. */
+static bool is_kernels_first(const struct file *f)
+{
+	return !(f->sk->flags &
+		 (SOCK_F_ACTIVE | SOCK_F_PASSIVE | SOCK_F_LISTEN)) &&
+	       !sock_ops(f->sk)->connect && likely(!registry_any()) &&
+	       likely(!idle_is_on());
+}
+
 static int connect_any(int fd, const struct sockaddr *addr, socklen_t len)
 {
 	struct sockaddr_storage copy;
 	CALL(c) = { .file = file_get(fd) };
+	bool is_ours = c.file && c.file->kind == FILE_SOCK && !ops_is_inside();
 
 	call_may_sleep(&c);
-	if (file_has_left() || is_bad_addr(addr, len))
-		return libc.connect(fd, addr, len);
-	addr = ops_sockaddr(addr, len, &copy);
-	if (likely(!c.file) || c.file->kind != FILE_SOCK || ops_is_inside())
-		return libc.connect(fd, addr, len);
-	if (addr->sa_family == AF_UNSPEC)
+	if (is_ours && !is_kernels_first(c.file) && !file_has_left() &&
+	    !is_bad_addr(addr, len))
+		return connect_known(c.file, fd, ops_sockaddr(addr, len, &copy),
+				     len);
+	int r = libc.connect(fd, addr, len);
+	if (r < 0 && errno != EINPROGRESS && errno != EINTR &&
+	    is_renamed(addr, len, &copy)) {
+		addr = (struct sockaddr *)&copy;
+		r = libc.connect(fd, addr, len);
+	}
+	if (!is_ours || file_has_left())
+		return r;
+	/* The kernel has read the address, unless it has refused it. */
+	if (!r && addr->sa_family == AF_UNSPEC)
 		return disconnect(c.file, fd, addr, len);
-	struct sock *sk = c.file->sk;
-	int saved = errno;
-	if (sock_ops(sk)->connect)
-		return (int)libc_ret(sock_ops(sk)->connect(sk, fd, addr, len),
-				     saved);
-	if (unlikely(registry_any()) && !by_module(c.file, fd, addr, len)) {
-		file_sync(c.file, fd);
-		errno = saved;
-		return 0;
-	}
-	int r = connect_by_kernel(sk, fd, addr, len);
-	int err = r < 0 ? errno : saved;
-	went_past(past_of(fd));
-	if ((!r || err == EINPROGRESS || err == EINTR) &&
-	    !(sk->flags & SOCK_F_ACTIVE)) {
-		int fail = ops_connected(sk, fd, addr);
-
-		sync_file(c.file, fd);
-		if (fail) {
-			struct sockaddr none = { .sa_family = AF_UNSPEC };
-
-			socklen_t err_len = sizeof(err);
-
-			libc.connect(fd, &none, sizeof(none));
-			/* The kernel's ECONNRESET, which we have caused. */
-			libc.getsockopt(fd, SOL_SOCKET, SO_ERROR, &err,
-					&err_len);
-			err = fail;
-			r = -1;
-		}
-	}
-	errno = err;
-	return r;
+	return tried(c.file, fd, addr, r);
 }
 
 OSF_API int connect(int fd, const struct sockaddr *addr, socklen_t len)

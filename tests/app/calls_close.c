@@ -845,13 +845,18 @@ SCENARIO(close_far_closed_then_sends_nothing)
 	all_states(x, "told");
 }
 
-SCENARIO(close_disconnect)
+static void disconnect(struct ctx *x, socklen_t len)
 {
 	struct sockaddr sa = { .sa_family = AF_UNSPEC };
 
-	RES("unspec", connect(x->fd, &sa, sizeof(sa)));
+	RES("unspec", connect(x->fd, &sa, len));
 	far_res(x, "far", FAR_RECV, 10);
 	RES("send", send(x->fd, buf, n(10), MSG_NOSIGNAL));
 	RES("recv", recv(x->fd, buf, n(10), MSG_DONTWAIT));
 	state(x, "state");
 }
+
+SCENARIO(close_disconnect) { disconnect(x, sizeof(struct sockaddr)); }
+
+/* The family is all that the kernel reads of such an address. */
+SCENARIO(close_disconnect_short) { disconnect(x, sizeof(sa_family_t)); }

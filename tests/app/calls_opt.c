@@ -535,6 +535,70 @@ SCENARIO(opt_before_connect)
 	close(l);
 }
 
+static void odd_addresses(const char *what,
+			  int (*call)(int, const struct sockaddr *, socklen_t),
+			  int fd, char *hidden)
+{
+	struct sockaddr unspec = { .sa_family = AF_UNSPEC };
+	struct sockaddr unix_path = { .sa_family = AF_UNIX };
+
+	out(" %s:", what);
+	RES("null", call(fd, (void *)(n(1) - 1), n(16)));
+	RES("bad", call(fd, BAD_POINTER, n(16)));
+	RES("hidden", call(fd, (void *)hidden, n(16)));
+	RES("half", call(fd, (void *)(hidden - 8), n(16)));
+	RES("long", call(fd, (void *)(hidden - 256), n(200)));
+	RES("short", call(fd, (void *)(hidden - 256), n(8)));
+	RES("none", call(fd, &unspec, 0));
+	RES("unix", call(fd, &unix_path, sizeof(unix_path)));
+	RES("unspec", call(fd, &unspec, sizeof(unspec)));
+	RES("short-unspec", call(fd, &unspec, sizeof(unspec.sa_family)));
+}
+
+/* Addresses that the kernel refuses, before one that ends where memory does, which it
+ * takes. */
+SCENARIO(opt_odd_addresses)
+{
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr unspec = { .sa_family = AF_UNSPEC };
+	socklen_t len = sizeof(at);
+	char *pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *hidden = pages + 4096;
+	int l = socket(AF_INET, SOCK_STREAM, 0);
+	int c = socket(AF_INET, SOCK_STREAM, 0);
+
+	if (pages == MAP_FAILED || mprotect(hidden, 4096, PROT_NONE) ||
+	    bind(l, (struct sockaddr *)&at, len) || listen(l, 2) ||
+	    getsockname(l, (struct sockaddr *)&at, &len))
+		return;
+	memcpy(hidden - len, &at, len);
+	odd_addresses("connect", connect, c, hidden);
+	RES("connect", connect(c, (struct sockaddr *)(hidden - len), len));
+	int a = accept(l, NULL, NULL);
+	RES("send", send(c, buf, n(10), 0));
+	RES("recv", recv(a, buf, n(10), MSG_WAITALL));
+	RES("again", connect(c, (struct sockaddr *)&at, len));
+	odd_addresses("connected", connect, c, hidden);
+	RES("connect", connect(c, (struct sockaddr *)&at, len));
+	close(a);
+	a = accept(l, NULL, NULL);
+	RES("send", send(a, buf, n(10), 0));
+	RES("recv", recv(c, buf, n(10), MSG_WAITALL));
+	close(a);
+	close(c);
+	c = socket(AF_INET, SOCK_STREAM, 0);
+	odd_addresses("bind", bind, c, hidden);
+	at.sin_port = 0;
+	memcpy(hidden - len, &at, len);
+	RES("bind", bind(c, (struct sockaddr *)(hidden - len), len));
+	RES("unspec", connect(c, &unspec, sizeof(unspec)));
+	close(c);
+	close(l);
+	munmap(pages, 8192);
+}
+
 /* What bounds the rate, in TCP_INFO; some programs know only half of that member. */
 static void info_rate(const struct ctx *x)
 {
