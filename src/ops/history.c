@@ -61,26 +61,24 @@ void history_alone(void)
 	has_moves = false;
 }
 
-/* FNV-1a.  Who knows it can have addresses share a place, which costs time alone. */
-static uint32_t hash(const void *bytes, size_t n, uint32_t h)
+/* Who knows it can have addresses share a place, which costs time alone. */
+static uint64_t mix(uint64_t h, uint64_t word)
 {
-	const uint8_t *at = bytes;
-
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ at[i]) * 16777619u;
-	return h;
+	h = (h ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+	return h ^ h >> 32;
 }
 
 /* The server's address, as this end knows it.  A listener's port is enough. */
 static uint32_t hash_of(const struct sock *sk)
 {
 	const struct osf_stats_sock *st = sk->st;
-	uint32_t h = hash(&st->passive, sizeof(st->passive), 2166136261u);
+	uint64_t addr[2];
 
+	static_assert(sizeof(addr) == sizeof(st->peer_addr), "all of it");
 	if (st->passive)
-		return hash(&st->local_port, sizeof(st->local_port), h);
-	h = hash(&st->peer_port, sizeof(st->peer_port), h);
-	return hash(st->peer_addr, sizeof(st->peer_addr), h);
+		return (uint32_t)mix(1, st->local_port);
+	memcpy(addr, st->peer_addr, sizeof(addr));
+	return (uint32_t)mix(mix(mix(0, st->peer_port), addr[0]), addr[1]);
 }
 
 /* Its place; 0 in place of the level of another address. */

@@ -41,8 +41,25 @@ static const struct opt opts[] = {
 #undef O
 };
 
+/* A bit for each name of the level, modulo 64: most options are in no list. */
+static uint64_t names_of(int of_level)
+{
+	return 0
+#define O(level, name, whose, why)                                             \
+	| (uint64_t)(of_level == (level)) << ((name) % 64)
+#include "sock/opts.def"
+#undef O
+	    ;
+}
+
 const struct opt *opt_find(int level, int name)
 {
+	uint64_t names = level == SOL_SOCKET    ? names_of(SOL_SOCKET)
+			 : level == IPPROTO_TCP ? names_of(IPPROTO_TCP)
+						: 0;
+
+	if (!(names >> (name & 63) & 1))
+		return NULL;
 	for (size_t i = 0; i < ARRAY_LEN(opts); i++)
 		if (opts[i].name == name && opts[i].level == level)
 			return &opts[i];
