@@ -92,6 +92,14 @@ bool port_may_take(struct sock *sk, struct question *q)
 	return true;
 }
 
+/* The connection asks again soon. */
+static void wait(struct sock *sk)
+{
+	store_rlx(&sk->pingpongs_next,
+		  load_rlx(&sk->pingpongs) + ASK_PINGPONGS);
+	sock_set_mode(sk, SOCK_YOUNG);
+}
+
 /* When to look again. */
 static void later(struct sock *sk)
 {
@@ -151,12 +159,17 @@ void port_look(struct sock *sk, int fd)
 	if (!(sk->flags & SOCK_F_EAGER) && !judge_may_move()) {
 		if (judge_has_settled())
 			return stay(sk, OSF_REASON_SLOWER);
-		store_rlx(&sk->pingpongs_next,
-			  load_rlx(&sk->pingpongs) + ASK_PINGPONGS);
-		sock_set_mode(sk, SOCK_YOUNG);
-		return;
+		return wait(sk);
 	}
+	if (!(sk->flags & SOCK_F_EAGER) && wire_is_waiting())
+		return wait(sk);
 	int err = find_hop(fd, &r, mac);
+	/* With a rule the program waits for osfd. */
+	if (!err && !(sk->flags & SOCK_F_EAGER) &&
+	    wire_prepare(r.ifindex) == -EAGAIN) {
+		err = -EAGAIN;
+		why = OSF_REASON_BUSY;
+	}
 	if (err)
 		sock_set_mode(sk, SOCK_YOUNG);
 	else

@@ -49,7 +49,7 @@ static int request_send(int fd, const struct request *r, size_t len,
 	return n < 0 ? -errno : 0;
 }
 
-static int reply_receive(int fd, struct reply *out, int got[2])
+static int reply_receive(int fd, struct reply *out, int got[2], int flags)
 {
 	struct iovec iov = { out, sizeof(*out) };
 	union control control = { 0 };
@@ -63,39 +63,58 @@ static int reply_receive(int fd, struct reply *out, int got[2])
 	memset(out, 0, sizeof(*out)); /* an older osfd says less */
 	ssize_t n;
 	do
-		n = nocancel_recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
+		n = nocancel_recvmsg(fd, &msg, MSG_CMSG_CLOEXEC | flags);
 	while (n < 0 && errno == EINTR);
+	if (n < 0 && flags & MSG_DONTWAIT && errno == EAGAIN)
+		return -EAGAIN;
 	if (n < (ssize_t)offsetof(struct reply, hello) ||
 	    out->magic != MSG_MAGIC)
 		return -EIO;
 	out->reason[MSG_REASON_MAX - 1] = '\0';
 	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-	if (!c || c->cmsg_len != CMSG_LEN(2 * sizeof(int)))
-		return 0;
-	int fds[2];
-	memcpy(fds, CMSG_DATA(c), sizeof(fds));
-	if (got) {
-		memcpy(got, fds, sizeof(fds));
-	} else {
-		nocancel_close(fds[0]);
-		nocancel_close(fds[1]);
+	for (unsigned i = 0;
+	     c && i < 2 && c->cmsg_len >= CMSG_LEN((i + 1) * sizeof(int));
+	     i++) {
+		int came;
+
+		memcpy(&came, CMSG_DATA(c) + i * sizeof(int), sizeof(came));
+		if (got)
+			got[i] = came;
+		else
+			nocancel_close(came);
 	}
 	return 0;
+}
+
+int osfd_ask(int fd, enum msg_type type, struct request *r, const int *fds,
+	     unsigned n_fds)
+{
+	r->magic = MSG_MAGIC;
+	r->version = MSG_VERSION;
+	r->type = (uint16_t)type;
+	return request_send(fd, r, request_len(type), fds, n_fds);
+}
+
+int osfd_answer(int fd, struct reply *out, int got[2], bool waits)
+{
+	int err;
+
+	if (got)
+		got[0] = got[1] = -1;
+	do /* what MSG_LEAVE says is in the reply as well */
+		err = reply_receive(fd, out, got, waits ? 0 : MSG_DONTWAIT);
+	while (!err && out->type == MSG_LEAVE);
+	return err ? err : out->err;
 }
 
 int osfd_call(int fd, enum msg_type type, struct request *r, const int *fds,
 	      unsigned n_fds, struct reply *out, int got[2])
 {
-	r->magic = MSG_MAGIC;
-	r->version = MSG_VERSION;
-	r->type = (uint16_t)type;
-	if (got)
+	int err = osfd_ask(fd, type, r, fds, n_fds);
+
+	if (err && got)
 		got[0] = got[1] = -1;
-	int err = request_send(fd, r, request_len(type), fds, n_fds);
-	do /* what MSG_LEAVE says is in the reply as well */
-		err = err ? err : reply_receive(fd, out, got);
-	while (!err && out->type == MSG_LEAVE);
-	return err ? err : out->err;
+	return err ? err : osfd_answer(fd, out, got, true);
 }
 
 /* Anybody may bind the name where no osfd runs; osfd listens as root. */

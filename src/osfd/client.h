@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "osfd/msg.h"
@@ -25,7 +26,7 @@ MUST_CHECK int osfd_connect(struct reply *hello);
 /**
  * osfd_call() - a request and its reply
  * @fds: descriptors that go with the request
- * @got: two descriptors that came with the reply, or -1; NULL: none are expected
+ * @got: descriptors that came with the reply, or -1; NULL: none are expected
  *
  * Return: 0 or a negative errno: osfd's, with its reason in @out, or -EIO when osfd has
  * gone
@@ -33,3 +34,10 @@ MUST_CHECK int osfd_connect(struct reply *hello);
 MUST_CHECK int osfd_call(int fd, enum msg_type type, struct request *r,
 			 const int *fds, unsigned n_fds, struct reply *out,
 			 int got[2]);
+
+/* The two halves of osfd_call(), for who has something else to do meanwhile.  One request at a
+ * time.  osfd_answer() returns -EAGAIN and leaves out->err 0 where there is no answer yet and the
+ * caller does not want to wait. */
+MUST_CHECK int osfd_ask(int fd, enum msg_type type, struct request *r,
+			const int *fds, unsigned n_fds);
+MUST_CHECK int osfd_answer(int fd, struct reply *out, int got[2], bool waits);

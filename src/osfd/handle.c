@@ -203,6 +203,23 @@ static int on_away(struct context *c, const struct request *r)
 	return g ? server_watch_away(c->s, g, c->fds[0], &c->why) : -EBADF;
 }
 
+static int on_rest(struct context *c, const struct request *r)
+{
+	struct grant *g = grant_of(&c->s->ports, r->rest.grant, c->index);
+
+	return g ? grant_rest(g, &c->why) : -EBADF;
+}
+
+static int on_wake(struct context *c, const struct request *r)
+{
+	struct grant *g = grant_of(&c->s->ports, r->rest.grant, c->index);
+	int err = g ? grant_wake(g, &c->why) : -EBADF;
+
+	if (!err)
+		c->out_fds[0] = g->steer.link_fd;
+	return err;
+}
+
 static int (*const handlers[MSG_TYPES])(struct context *,
 					const struct request *) = {
 	[MSG_HELLO] = on_hello, [MSG_ADD] = on_add,
@@ -211,6 +228,7 @@ static int (*const handlers[MSG_TYPES])(struct context *,
 	[MSG_THAW] = on_thaw,   [MSG_DROP] = on_drop,
 	[MSG_ADOPT] = on_adopt, [MSG_ESCROW] = on_escrow,
 	[MSG_UNDO] = on_undo,   [MSG_AWAY] = on_away,
+	[MSG_REST] = on_rest,   [MSG_WAKE] = on_wake,
 };
 
 void client_serve(struct server *s, int index, const void *buf, size_t len,

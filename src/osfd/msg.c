@@ -25,6 +25,8 @@ static const struct {
 	[MSG_ESCROW] = { sizeof(struct msg_escrow), 1 },
 	[MSG_UNDO] = { sizeof(struct msg_undo), 1 },
 	[MSG_AWAY] = { sizeof(struct msg_away), 1 },
+	[MSG_REST] = { sizeof(struct msg_rest), 0 },
+	[MSG_WAKE] = { sizeof(struct msg_rest), 0 },
 };
 
 size_t request_len(enum msg_type type) { return HEAD + types[type].n_bytes; }
@@ -89,6 +91,8 @@ static bool body_is_sane(const struct request *r)
 	case MSG_ESCROW:
 	case MSG_UNDO:
 	case MSG_AWAY:
+	case MSG_REST:
+	case MSG_WAKE:
 		return true;
 	case MSG_ADOPT:
 		return frozen_is_sane(&r->adopt.state);

@@ -50,6 +50,8 @@ enum msg_type {
 	MSG_ESCROW,
 	MSG_UNDO,
 	MSG_AWAY,
+	MSG_REST,
+	MSG_WAKE,
 	MSG_TYPES,
 };
 /* Of a reply that answers no request. */
@@ -112,6 +114,14 @@ struct msg_away {
 	uint32_t grant;
 };
 
+/* REST: a grant without flows leaves no trace on its device, where it would cost each frame
+ * something, until WAKE.  With the answer to WAKE comes the new link.  Both take osfd some 20 to
+ * 60 ms, for which a program has no need to wait.  With an osfd that does not know these
+ * requests, a grant does not rest. */
+struct msg_rest {
+	uint32_t grant;
+};
+
 /* A connection that has ended, so that its anchor no longer tells its addresses.  A
  * grant steers its own connections only, so its owner may name them. */
 struct msg_drop {
@@ -141,6 +151,7 @@ struct request {
 		struct msg_escrow escrow;
 		struct msg_undo undo;
 		struct msg_away away;
+		struct msg_rest rest; /* REST, WAKE */
 		struct msg_thaw thaw;
 	};
 };

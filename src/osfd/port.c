@@ -333,6 +333,36 @@ int grants_rest(struct ports *ps)
 	return left_ns == UINT64_MAX ? -1 : (int)(left_ns / NS_PER_MS) + 1;
 }
 
+int grant_rest(struct grant *g, struct refusal *why)
+{
+	if (g->n_flows) {
+		refuse(why, "the grant has %u flows", g->n_flows);
+		return -EBUSY;
+	}
+	steer_detach(&g->steer);
+	if (!g->is_deaf && g->frames_fd >= 0)
+		g->is_deaf = !packet_listen(g->frames_fd, g->ifindex, false);
+	return 0;
+}
+
+int grant_wake(struct grant *g, struct refusal *why)
+{
+	int err = 0;
+
+	if (g->steer.link_fd < 0)
+		err = steer_attach(&g->steer, g->ifindex);
+	if (!err && g->is_deaf)
+		err = packet_listen(g->frames_fd, g->ifindex, true);
+	if (err) {
+		refuse(why, "%s cannot be steered: %s", g->port->is.dev,
+		       strerror(-err));
+		return err;
+	}
+	g->is_deaf = false;
+	g->idle_ns = now_ns();
+	return 0;
+}
+
 int grant_steer(struct grant *g, const struct steer_key *k,
 		enum steer_mode mode, uint32_t snd_nxt)
 {
@@ -341,6 +371,8 @@ int grant_steer(struct grant *g, const struct steer_key *k,
 
 	if (is_new && g->port->n_used >= g->port->is.n_flows)
 		return -ENOSPC;
+	if (unlikely(g->steer.link_fd < 0))
+		return -EAGAIN;
 	int err = unlikely(g->is_deaf) ? hear(g) : 0;
 	if (!err)
 		err = steer_set(&g->steer, k, &flow);

@@ -127,11 +127,15 @@ void grant_close(struct grant *g);
 /* The grant that a client names, or NULL. */
 struct grant *grant_of(struct ports *ps, uint32_t id, int owner);
 
-/* Flows of a grant; -ENOSPC when the port has no more of them.  @snd_nxt: the sequence
+/* Flows of a grant; -ENOSPC when the port has no more of them, -EAGAIN while it rests.  @snd_nxt: the sequence
  * number at which it was frozen, or 0 */
 MUST_CHECK int grant_steer(struct grant *g, const struct steer_key *k,
 			   enum steer_mode mode, uint32_t snd_nxt);
 void grant_unsteer(struct grant *g, const struct steer_key *k);
+/* MSG_REST and MSG_WAKE.  While it rests the grant has no flows, and no link.  Return: 0, or with
+ * a reason -EBUSY for a grant with flows, or what the kernel said */
+MUST_CHECK int grant_rest(struct grant *g, struct refusal *why);
+MUST_CHECK int grant_wake(struct grant *g, struct refusal *why);
 /* Stops the frames of one grant that has had no flow for long enough, until its next flow.
  * Return: milliseconds until it is to be called again, or -1 */
 int grants_rest(struct ports *ps);

@@ -276,6 +276,7 @@ static void client_accept(struct server *s)
 
 static int reply_send(int fd, struct reply *r, const int fds[2])
 {
+	size_t n = fds[0] < 0 ? 0 : fds[1] < 0 ? 1 : 2;
 	struct iovec iov = { r, sizeof(*r) };
 	union {
 		struct cmsghdr head;
@@ -283,15 +284,15 @@ static int reply_send(int fd, struct reply *r, const int fds[2])
 	} control = { 0 };
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
 
-	if (fds[0] >= 0) {
+	if (n) {
 		msg.msg_control = control.buf;
-		msg.msg_controllen = sizeof(control.buf);
+		msg.msg_controllen = CMSG_SPACE(n * sizeof(int));
 		control.head = (struct cmsghdr){
-			.cmsg_len = CMSG_LEN(2 * sizeof(int)),
+			.cmsg_len = CMSG_LEN(n * sizeof(int)),
 			.cmsg_level = SOL_SOCKET,
 			.cmsg_type = SCM_RIGHTS,
 		};
-		memcpy(CMSG_DATA(&control.head), fds, 2 * sizeof(int));
+		memcpy(CMSG_DATA(&control.head), fds, n * sizeof(int));
 	}
 	return sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
 }

@@ -71,7 +71,7 @@ MUST_CHECK int server_watch_away(struct server *s, struct grant *g, int fd,
 /**
  * client_serve() - one request's answer (handle.c)
  * @fds: what came with the request; handle.c closes none of them
- * @out_fds: two descriptors that go with the reply, or -1
+ * @out_fds: descriptors that go with the reply: none, the first, or both; else -1
  * @owned: which of them server.c closes afterwards
  */
 void client_serve(struct server *s, int index, const void *buf, size_t len,

@@ -62,7 +62,7 @@ static int load(struct steer *s, uint32_t n_flows)
 
 /* The packet socket has taken a frame before any tc program sees it, so ours must be
  * the first to say that it goes no further. */
-static int attach(struct steer *s, int ifindex)
+int steer_attach(struct steer *s, int ifindex)
 {
 	struct bpf_program *tc =
 	    bpf_object__find_program_by_name(s->object, "steer_tc");
@@ -87,7 +87,7 @@ int steer_open(struct steer *s, int ifindex, uint32_t n_flows)
 	int err = load(&made, n_flows);
 
 	if (!err)
-		err = attach(&made, ifindex);
+		err = steer_attach(&made, ifindex);
 	if (err) {
 		steer_close(&made);
 		return err;

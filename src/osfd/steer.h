@@ -43,8 +43,10 @@ struct steer {
 MUST_CHECK int steer_open(struct steer *s, int ifindex, uint32_t n_flows);
 void steer_close(struct steer *s);
 
-/* Gives all frames to the kernel.  What was steered can still be read. */
+/* Gives all frames to the kernel, which waits for its processors in both calls.  What was
+ * steered can still be read.  steer_attach(): as steer_open() */
 void steer_detach(struct steer *s);
+MUST_CHECK int steer_attach(struct steer *s, int ifindex);
 
 /* Each flow in turn: the first one for @last == NULL.  Return: false after the last */
 bool steer_next(const struct steer *s, const struct steer_key *last,

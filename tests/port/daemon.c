@@ -143,6 +143,69 @@ static void a_grant_without_flows_gets_no_frames(void **state)
 	program_close(&prog);
 }
 
+static int rest_or_wake(const struct program *p, enum msg_type type, int got[2])
+{
+	struct request q = { .rest = { p->grant } };
+	struct reply r;
+
+	return osfd_call(p->osfd, type, &q, NULL, 0, &r, got);
+}
+
+/* Neither a packet socket nor a tc program looks at the frames of the device. */
+static void a_grant_that_rests_leaves_no_trace(void **state)
+{
+	struct packet_frame f;
+	struct program prog;
+	struct pair p;
+	struct reply r;
+	int got[2];
+
+	program_open(&prog);
+	pair_open(&world, false, HERE, &p);
+	ping(&p);
+	assert_int_equal(n_tcx(&world), 1);
+	assert_int_equal(rest_or_wake(&prog, MSG_REST, got), 0);
+	assert_int_equal(got[0], -1);
+	assert_int_equal(n_tcx(&world), 0);
+	assert_true(is_any_deaf());
+	assert_int_equal(rest_or_wake(&prog, MSG_REST, got), 0);
+	assert_int_equal(program_freeze(&prog, p.end[HERE], &r), -EAGAIN);
+	ping(&p);
+
+	assert_int_equal(rest_or_wake(&prog, MSG_WAKE, got), 0);
+	assert_int_equal(got[1], -1);
+	assert_int_equal(n_tcx(&world), 1);
+	assert_false(is_any_deaf());
+	close(prog.link);
+	prog.link = got[0];
+	assert_int_equal(program_freeze(&prog, p.end[HERE], &r), 0);
+	assert_int_equal(rest_or_wake(&prog, MSG_REST, got), -EBUSY);
+	osfd_kill(SIGKILL); /* the new link is the program's, too */
+	assert_int_equal(n_tcx(&world), 1);
+	assert_int_equal(send(p.end[THERE], "c", 1, 0), 1);
+	assert_true(port_wait(&prog.port, &f));
+	packet_rx_done(&prog.port);
+	osfd_run(&world);
+	pair_close(&p);
+	program_close(&prog);
+}
+
+static void an_answer_need_not_be_waited_for(void **state)
+{
+	struct request q = { .list = { 0 } };
+	struct reply r;
+	int fd = must_connect();
+
+	kill(osfd_pid, SIGSTOP);
+	assert_int_equal(osfd_ask(fd, MSG_LIST, &q, NULL, 0), 0);
+	assert_int_equal(osfd_answer(fd, &r, NULL, false), -EAGAIN);
+	assert_int_equal(r.err, 0);
+	kill(osfd_pid, SIGCONT);
+	assert_int_equal(osfd_answer(fd, &r, NULL, true), 0);
+	assert_int_equal(r.type, MSG_LIST);
+	close(fd);
+}
+
 static void who_is_not_quiet_hears_why(void **state)
 {
 	struct program prog;
@@ -817,6 +880,8 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		TEST(a_connection_moves_and_comes_back),
 		TEST(a_grant_without_flows_gets_no_frames),
+		TEST(a_grant_that_rests_leaves_no_trace),
+		TEST(an_answer_need_not_be_waited_for),
 		TEST(who_is_not_quiet_hears_why),
 		TEST(the_grants_of_a_killed_program_end),
 		TEST(a_program_goes_on_without_osfd),

@@ -168,6 +168,17 @@ static void what_costs_more_goes_back(void **state)
 	assert_false(prog.is_moved);
 }
 
+/* What clearly costs more goes back after three windows of 400 sends. */
+static void a_hopeless_trial_is_short(void **state)
+{
+	const struct cost kernel = { 20000, 20000 }, port = { 30000, 30000 };
+
+	run(&kernel, &port, false, 1);
+	assert_int_equal(prog.n_moves, 1);
+	assert_false(prog.is_moved);
+	assert_true(prog.n_port < 1400);
+}
+
 /* A connection stays with the kernel for good only when trial after trial has failed. */
 static void trials_that_fail_settle_it(void **state)
 {
@@ -449,6 +460,41 @@ static void a_late_thread_does_not_measure_anew(void **state)
 	assert_true(prog.is_moved);
 }
 
+/* It is measured, and could move, but nothing does; then it does something else. */
+static void what_was_measured_long_ago_is_measured_anew(void **state)
+{
+	const struct cost dear = { 40000, 40000 }, kernel = { 20000, 20000 };
+	const struct cost port = { 25000, 25000 };
+
+	while (!ask())
+		send_one(&dear, false);
+	prog.ns += 2 * NS_PER_S;
+	assert_false(ask());
+	run(&kernel, &port, false, 2);
+	assert_int_equal(prog.n_moves, 1);
+	assert_false(prog.is_moved);
+}
+
+/* While it rests, nothing of it need be left on the device; it does not rest between two
+ * measures. */
+static void what_does_not_pay_rests(void **state)
+{
+	const struct cost kernel = { 20000, 20000 }, port = { 30000, 30000 };
+	const struct cost little = { 18500, 18500 };
+
+	assert_false(judge_is_resting());
+	run(&kernel, &port, false, 2);
+	assert_false(prog.is_moved);
+	assert_true(judge_is_resting());
+	prog.ns += 10 * NS_PER_S;
+	assert_false(judge_is_resting());
+	while (!prog.is_moved)
+		run_one(&kernel, &little, false);
+	while (prog.is_moved)
+		run_one(&kernel, &little, false);
+	assert_false(judge_is_resting()); /* it is compared */
+}
+
 static void a_child_measures_for_itself(void **state)
 {
 	const struct cost kernel = { 20000, 20000 }, port = { 14000, 14000 };
@@ -469,6 +515,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(what_costs_more_goes_back),
+		TEST(a_hopeless_trial_is_short),
 		TEST(trials_that_fail_settle_it),
 		TEST(a_trial_that_pays_begins_the_count_anew),
 		TEST(a_clear_gain_that_takes_time_settles_nothing),
@@ -491,6 +538,8 @@ int main(void)
 		TEST(more_work_for_each_send_is_no_reason),
 		TEST(a_kernel_that_becomes_dear_is_left),
 		TEST(a_late_thread_does_not_measure_anew),
+		TEST(what_was_measured_long_ago_is_measured_anew),
+		TEST(what_does_not_pay_rests),
 		TEST(a_child_measures_for_itself),
 	};
 

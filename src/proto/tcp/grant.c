@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <net/if.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -28,6 +29,9 @@ static bool is_shared;   /* osfd has the escrow */
 static int away_fd = -1; /* a timer that osfd has, too; -1: it has none */
 static uint64_t away_ns; /* when it expires, or has expired */
 static bool is_ending;   /* osfd wants the connections back */
+/* A request whose answer nobody has read yet: OPEN, REST or WAKE; MSG_NONE: there is none. */
+static enum msg_type asked = MSG_NONE;
+static bool is_resting, cannot_rest;
 
 int grant_fd(void) { return osfd_fd; }
 
@@ -35,7 +39,8 @@ static void lose(void)
 {
 	fds_close(osfd_fd);
 	osfd_fd = -1;
-	is_shared = is_ending = false;
+	is_shared = is_ending = is_resting = false;
+	asked = MSG_NONE;
 	fds_close(away_fd);
 	away_fd = -1;
 }
@@ -43,11 +48,93 @@ static void lose(void)
 void grant_leave(void) { lose(); }
 bool grant_is_ending(void) { return is_ending; }
 
+/* What osfd has answered.  Without an answer it has gone. */
+static int heard(int err, const struct reply *reply)
+{
+	if (reply->flags & REPLY_LEAVE)
+		is_ending = true;
+	if (!err || reply->err)
+		return err;
+	lose();
+	return -EIO;
+}
+
+/* The answer to what was asked, if it is there or the caller @waits; else -EAGAIN. */
+static int answer(struct reply *reply, int got[2], bool waits)
+{
+	int err = osfd_answer(osfd_fd, reply, got, waits);
+
+	if (err == -EAGAIN && !reply->err)
+		return err;
+	asked = MSG_NONE;
+	return heard(err, reply);
+}
+
+static void end_link(void)
+{
+	fds_close(link_fd);
+	link_fd = -1;
+}
+
+/* The answer to REST or WAKE, if one of them was asked.  Return: 0, or -EAGAIN: not yet */
+static int settle(bool waits)
+{
+	enum msg_type type = asked;
+	struct reply reply;
+	int got[2];
+
+	if (likely(type != MSG_REST && type != MSG_WAKE))
+		return 0;
+	int err = answer(&reply, got, waits);
+	if (asked != MSG_NONE)
+		return err;
+	if (type == MSG_REST) {
+		is_resting = !err;
+		cannot_rest = err;
+		if (!err)
+			end_link();
+	} else if (!err) {
+		is_resting = false;
+		link_fd = fds_hide(got[0]);
+	} else { /* its device has gone, or the like: OPEN will tell */
+		lose();
+	}
+	return 0;
+}
+
+static void ask_later(enum msg_type type)
+{
+	struct request r = { .rest = { number } };
+
+	asked = type;
+	if (osfd_ask(osfd_fd, type, &r, NULL, 0) < 0)
+		lose();
+}
+
+void grant_rest(void)
+{
+	if (osfd_fd >= 0 && !asked && !is_resting && !cannot_rest)
+		ask_later(MSG_REST);
+}
+
+int grant_wake(bool waits)
+{
+	int err = settle(waits);
+
+	if (!err && is_resting) {
+		ask_later(MSG_WAKE);
+		err = settle(waits);
+	}
+	return !err && osfd_fd < 0 ? -EIO : err;
+}
+
 /* All that it says by itself is MSG_LEAVE. */
 bool grant_is_lost(void)
 {
 	struct reply r;
 
+	if (osfd_fd >= 0 && settle(false) < 0)
+		return false;
 	if (osfd_fd < 0)
 		return true;
 	ssize_t n = nocancel_recv(osfd_fd, &r, sizeof(r), MSG_DONTWAIT);
@@ -62,17 +149,12 @@ bool grant_is_lost(void)
 static int ask(enum msg_type type, struct request *r, const int *fds,
 	       unsigned n_fds, struct reply *reply, int got[2])
 {
+	(void)settle(true);
 	*reply = (struct reply){ 0 };
-	int err = osfd_fd < 0
-		      ? -EIO
-		      : osfd_call(osfd_fd, type, r, fds, n_fds, reply, got);
-
-	if (reply->flags & REPLY_LEAVE)
-		is_ending = true;
-	if (!err || reply->err)
-		return err;
-	lose();
-	return -EIO;
+	return heard(osfd_fd < 0
+			 ? -EIO
+			 : osfd_call(osfd_fd, type, r, fds, n_fds, reply, got),
+		     reply);
 }
 
 static int name_of(uint32_t ifindex, char dev[MSG_DEV_MAX])
@@ -134,11 +216,9 @@ void grant_away(uint64_t due_ns)
 	timerfd_settime(away_fd, TFD_TIMER_ABSTIME, &at, NULL);
 }
 
-int grant_open(uint32_t ifindex, struct msg_grant *out, int *frames,
-	       struct reply *reply)
+int grant_ask(uint32_t ifindex, struct reply *reply)
 {
 	struct request r = { .type = MSG_OPEN };
-	int got[2];
 	int err = name_of(ifindex, r.port.dev);
 
 	if (err)
@@ -154,7 +234,30 @@ int grant_open(uint32_t ifindex, struct msg_grant *out, int *frames,
 		osfd_fd = -1;
 		return err;
 	}
-	err = ask(MSG_OPEN, &r, NULL, 0, reply, got);
+	asked = MSG_OPEN;
+	err = osfd_ask(osfd_fd, MSG_OPEN, &r, NULL, 0);
+	if (err)
+		lose();
+	return err;
+}
+
+bool grant_is_asked(void) { return asked == MSG_OPEN; }
+
+bool grant_is_waiting(void)
+{
+	struct pollfd p = { .fd = osfd_fd, .events = POLLIN };
+
+	return asked != MSG_NONE && nocancel_poll(&p, 1, 0) == 0;
+}
+
+int grant_take(struct msg_grant *out, int *frames, struct reply *reply,
+	       bool waits)
+{
+	int got[2];
+	int err = answer(reply, got, waits);
+
+	if (asked != MSG_NONE)
+		return err;
 	if (!err && got[0] < 0)
 		err = -EIO;
 	if (err) {
@@ -169,6 +272,14 @@ int grant_open(uint32_t ifindex, struct msg_grant *out, int *frames,
 	share_escrow();
 	share_timer();
 	return 0;
+}
+
+int grant_open(uint32_t ifindex, struct msg_grant *out, int *frames,
+	       struct reply *reply)
+{
+	int err = grant_ask(ifindex, reply);
+
+	return err ? err : grant_take(out, frames, reply, true);
 }
 
 void grant_end_old(void)

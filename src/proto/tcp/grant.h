@@ -4,6 +4,7 @@
  *
  *     grant_open() -> osfd: OPEN, ESCROW -> grant_freeze(), grant_thaw()
  *     osfd has gone -> grant_is_lost() -> grant_open() at the next one, grant_adopt()
+ *     it does not pay -> grant_rest(); the next trial -> grant_wake()
  *
  * An osfd that has gone takes nothing with it: the frames of moved connections go on
  * arriving, because this process has the link, too.  Only freeze and thaw have to wait for
@@ -31,6 +32,27 @@ struct moved;
  */
 MUST_CHECK int grant_open(uint32_t ifindex, struct msg_grant *out, int *frames,
 			  struct reply *reply);
+/*
+ * The same in two steps, for who has something else to do meanwhile: osfd takes some 30 to 60 ms,
+ * most of which the kernel waits for its processors.  grant_is_asked(): nobody has taken it
+ * yet.  grant_take() returns -EAGAIN where the caller does not want to wait and osfd has not
+ * answered.
+ */
+MUST_CHECK int grant_ask(uint32_t ifindex, struct reply *reply);
+bool grant_is_asked(void);
+MUST_CHECK int grant_take(struct msg_grant *out, int *frames,
+			  struct reply *reply, bool waits);
+
+/* Any request of these that osfd has not answered. */
+bool grant_is_waiting(void);
+
+/* No connection is left, and none comes for some seconds: the device shall have no trace of the
+ * grant, which would cost each of its frames something.  Does not wait for osfd. */
+void grant_rest(void);
+/* The grant can have flows again.  Return: 0; -EAGAIN: not yet, if the caller does not want to
+ * wait; or -EIO: osfd has gone */
+MUST_CHECK int grant_wake(bool waits);
+
 /* Either the grant before or the new one ends. */
 void grant_end_old(void);
 void grant_end_new(void);

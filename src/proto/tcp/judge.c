@@ -28,6 +28,9 @@
 /* So many windows of a trial must say that it pays: with one, noise decides too often where
  * both ways cost the same. */
 #define GOOD_WINDOWS 2u
+/* So many are enough where the best of them costs clearly more, of CPU and of time. */
+#define HOPELESS_WINDOWS 3u
+#define HOPELESS_PERCENT 10
 #define GAIN_PERCENT 4
 #define SLOW_PERCENT 3
 /* A pause between two looks: the program has done something else, and the window begins
@@ -51,8 +54,10 @@
 #define SURE_PERCENT 25
 #define STAY_MAX_NS (512 * NS_PER_S)
 #define COMPARE_NS (20 * NS_PER_MS)
+/* Measured, and nothing has moved: by then the program may do something else. */
+#define READY_NS NS_PER_S
 
-enum phase { KERNEL, MEASURE, TRIAL, STAY, REST };
+enum phase { KERNEL, MEASURE, READY, TRIAL, STAY, REST };
 
 struct sample {
 	uint64_t ns, cpu_ns, sends, sleeps;
@@ -77,6 +82,7 @@ static uint64_t asked_sends; /* of the window, when its sleeps were counted */
 static bool is_open;         /* over the port: the window has begun */
 static bool is_due; /* while connections stay: with the next send it begins */
 static bool is_settled;              /* as long as the rest lasts */
+static bool is_long;                 /* the rest is, because it did not pay */
 static uint64_t seen_sends, seen_ns; /* the last look that found a new send */
 static uint64_t trial_ns, settled_ns, until_ns;
 static uint64_t rest_ns = REST_NS, stay_ns = STAY_UNSURE_NS;
@@ -191,11 +197,17 @@ static bool kernel_is_measured(uint64_t now)
 	from = sample(now);
 	if (n_windows < (c.is_sleepy ? SLEEPY_WINDOWS : KERNEL_WINDOWS))
 		return false;
+	phase = READY;
+	until_ns = now + READY_NS;
+	return true;
+}
+
+static void begin_trial(uint64_t now)
+{
 	phase = TRIAL;
 	is_open = false;
 	trial_ns = now;
 	settled_ns = now + SETTLE_NS;
-	return true;
 }
 
 bool judge_may_move(void)
@@ -214,6 +226,11 @@ bool judge_may_move(void)
 			return kernel_is_measured(now);
 		open_window(now);
 		return false;
+	case READY:
+		if (now < until_ns)
+			return true;
+		begin(MEASURE, now);
+		return false;
 	case KERNEL:
 		begin(MEASURE, now);
 		return false;
@@ -231,11 +248,20 @@ bool judge_has_settled(void)
 	return is_settled && now_ns() < until_ns;
 }
 
+bool judge_is_resting(void)
+{
+	GUARD(&lock);
+
+	return phase == REST && is_long && now_ns() < until_ns;
+}
+
 void judge_moved(void)
 {
 	GUARD(&lock);
 	uint64_t now = now_ns();
 
+	if (phase == READY)
+		begin_trial(now);
 	if (phase != TRIAL || now - trial_ns > MOVES_NS)
 		return;
 	settled_ns = now + SETTLE_NS;
@@ -267,11 +293,19 @@ static bool rest(uint64_t now, bool may_settle)
 	n_vain = 0;
 	is_in_doubt = false;
 	is_settled = may_settle && n_failed > 1;
+	is_long = true;
 	until_ns = now + rest_ns;
 	rest_ns = MIN(2 * rest_ns, REST_MAX_NS);
 	stay_ns = STAY_UNSURE_NS;
 	phase = REST;
 	return true;
+}
+
+static bool is_hopeless(void)
+{
+	return n_windows >= HOPELESS_WINDOWS &&
+	       is_less(base.cpu_ns, least.cpu_ns, HOPELESS_PERCENT) &&
+	       is_less(base.ns, least.ns, HOPELESS_PERCENT);
 }
 
 static bool end_trial(uint64_t now)
@@ -292,6 +326,8 @@ static bool end_trial(uint64_t now)
 	n_good += does;
 	if (n_good >= GOOD_WINDOWS)
 		stay(now, is_sure(&c));
+	else if (is_hopeless())
+		return rest(now, true);
 	else if (n_windows >= TRIAL_WINDOWS &&
 		 (!is_sure(&least) || now - trial_ns > TRIAL_NS))
 		return rest(now, !is_sure(&least));
@@ -302,6 +338,7 @@ static bool end_trial(uint64_t now)
 static bool compare(uint64_t now)
 {
 	until_ns = now + COMPARE_NS;
+	is_long = false;
 	phase = REST;
 	return true;
 }

@@ -36,6 +36,8 @@ bool judge_may_move(void);
 /* Two trials or more in a row have failed, and the rest after the last one is not over: who
  * asks now stays with the kernel for good. */
 bool judge_has_settled(void);
+/* No connection may move for some seconds. */
+bool judge_is_resting(void);
 /* The connection has moved. */
 void judge_moved(void);
 /* The driver of the connections asks in each turn: must all that have moved go back? */

@@ -510,7 +510,8 @@ bool wire_is_there(void)
 
 	wire_lock();
 	uint64_t now = now_ns();
-	if (!wire_engine && (!asked_ns || now - asked_ns > ASK_AGAIN_NS)) {
+	if (!wire_engine && !grant_is_asked() &&
+	    (!asked_ns || now - asked_ns > ASK_AGAIN_NS)) {
 		int fd = osfd_connect(&hello);
 
 		is_there = fd >= 0;
@@ -526,7 +527,7 @@ bool wire_is_there(void)
 
 /* Without a connection nobody has looked for the next osfd.  A port that was there may come
  * again. */
-static int open_again(uint32_t ifindex, uint64_t now)
+static int open_again(uint32_t ifindex, uint64_t now, bool waits)
 {
 	if (ifindex != device)
 		return -EBUSY;
@@ -536,21 +537,28 @@ static int open_again(uint32_t ifindex, uint64_t now)
 	if (is_lost && list_is_empty(&conns) &&
 	    (now < again_ns || seek_osfd(now) < 0))
 		return -EAGAIN;
-	return grant_is_ending() ? -EAGAIN : 0;
+	if (grant_is_ending())
+		return -EAGAIN;
+	return !is_lost && grant_wake(waits) < 0 ? -EAGAIN : 0;
 }
 
-int wire_open(uint32_t ifindex)
+static int open_on(uint32_t ifindex, bool waits)
 {
 	struct reply reply = { 0 };
 	struct msg_grant g;
-	int frames;
+	int frames, err = 0;
 
 	uint64_t now = now_ns();
 	if (wire_engine)
-		return open_again(ifindex, now);
+		return open_again(ifindex, now, waits);
 	if (ifindex == refused_device && now < refused_ns + ASK_AGAIN_NS)
 		return -ENODEV;
-	int err = grant_open(ifindex, &g, &frames, &reply);
+	if (!grant_is_asked())
+		err = grant_ask(ifindex, &reply);
+	if (!err)
+		err = grant_take(&g, &frames, &reply, waits);
+	if (err == -EAGAIN && grant_is_asked())
+		return err;
 	if (!err)
 		err = open_engine(&g, frames);
 	if (!err) {
@@ -563,6 +571,35 @@ int wire_open(uint32_t ifindex)
 	refused_device = ifindex;
 	refused_ns = now;
 	return -ENODEV;
+}
+
+int wire_open(uint32_t ifindex)
+{
+	int err = open_on(ifindex, true);
+
+	return !err && ifindex != device ? -EBUSY : err;
+}
+
+bool wire_is_waiting(void)
+{
+	int saved = errno;
+
+	wire_lock();
+	bool waits = grant_is_waiting();
+	lock_put(&lock);
+	errno = saved;
+	return waits;
+}
+
+int wire_prepare(uint32_t ifindex)
+{
+	int saved = errno;
+
+	wire_lock();
+	int err = open_on(ifindex, false);
+	lock_put(&lock);
+	errno = saved;
+	return err;
 }
 
 /* While none has moved, calls sleep as if there were no port.  An error of the anchor is
@@ -586,6 +623,8 @@ void wire_remove(struct moved *m)
 	if (list_is_empty(&conns)) {
 		idle_off(&idle_wire);
 		watch_all(false);
+		if (judge_is_resting())
+			grant_rest();
 	}
 }
 
@@ -605,6 +644,8 @@ void wire_drop(void)
 	if (wire_engine && list_is_empty(&conns)) {
 		forget();
 		escrow_close();
+	} else if (!wire_engine) {
+		grant_close(); /* one that nobody has taken */
 	}
 	lock_put(&lock);
 }
@@ -614,7 +655,7 @@ void wire_after_fork(void)
 	lock = (struct lock){ 0 };
 	judge_after_fork();
 	if (!wire_engine)
-		return;
+		return grant_close(); /* one that nobody has taken */
 	forget();
 	escrow_after_fork();
 	list_init(&conns);

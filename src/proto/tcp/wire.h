@@ -67,6 +67,12 @@ bool wire_is_there(void);
  */
 MUST_CHECK int wire_open(uint32_t ifindex);
 
+/* The same for who can do without, and does not wait: asks osfd for it.  The caller does not have
+ * the lock.  Return: as wire_open(); -EAGAIN: not yet */
+MUST_CHECK int wire_prepare(uint32_t ifindex);
+/* osfd is asked, and has not answered.  The caller does not have the lock. */
+bool wire_is_waiting(void);
+
 /* The steps that osfd does to m->fd, m->frozen.  @may_stay: rather than wait for the next
  * osfd.  Return: as osfd/freeze.h says; -EIO: osfd has gone; -EAGAIN: it is still frozen */
 MUST_CHECK int wire_freeze(struct moved *m);
