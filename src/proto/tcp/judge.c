@@ -22,6 +22,9 @@
 #define SLEEPY_WINDOWS 2u
 #define STAY_WINDOWS 8u
 #define TRIAL_WINDOWS 6u
+/* A trial costs some 25 ms of a program that serves many at once: all of its connections move,
+ * and perhaps back.  So it has none before it has sent for so long. */
+#define PATIENCE_NS (500 * NS_PER_MS)
 /* A trial goes on until then where CPU is clearly saved and only time speaks against it, which
  * noise does, too. */
 #define TRIAL_NS (400 * NS_PER_MS)
@@ -85,6 +88,7 @@ static bool is_settled;              /* as long as the rest lasts */
 static bool is_long;                 /* the rest is, because it did not pay */
 static uint64_t seen_sends, seen_ns; /* the last look that found a new send */
 static uint64_t trial_ns, settled_ns, until_ns;
+static uint64_t busy_ns; /* of windows over the kernel, up to PATIENCE_NS */
 static uint64_t rest_ns = REST_NS, stay_ns = STAY_UNSURE_NS;
 
 static struct sample sample(uint64_t now)
@@ -194,9 +198,14 @@ static bool kernel_is_measured(uint64_t now)
 	if (!cost_of_window(now, &c))
 		return false;
 	take_least(&base, &c);
+	busy_ns = MIN(busy_ns + (now - from.ns), PATIENCE_NS);
 	from = sample(now);
 	if (n_windows < (c.is_sleepy ? SLEEPY_WINDOWS : KERNEL_WINDOWS))
 		return false;
+	if (!c.is_sleepy && busy_ns < PATIENCE_NS) {
+		begin(MEASURE, now);
+		return false;
+	}
 	phase = READY;
 	until_ns = now + READY_NS;
 	return true;
@@ -417,6 +426,7 @@ void judge_after_fork(void)
 	phase = KERNEL;
 	is_settled = is_in_doubt = false;
 	n_failed = n_vain = 0;
+	busy_ns = 0;
 	rest_ns = REST_NS;
 	stay_ns = STAY_UNSURE_NS;
 }

@@ -14,7 +14,8 @@
  *       +--- rest, twice as long ---+------ now and then, to compare -+
  *
  * Who waits for one answer at a time has to gain time.  Who serves many at once has to gain
- * CPU, and may not lose time.  What has changed meanwhile for another reason may mislead it,
+ * CPU, and may not lose time, and has its first trial after half a second of sending: a trial
+ * costs it some 25 ms.  What has changed meanwhile for another reason may mislead it,
  * so it asks again, and each time later; soon where it has gained little.
  *
  * After a failed trial all connections rest with the kernel.  If the trial before failed, too,
