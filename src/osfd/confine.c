@@ -70,6 +70,8 @@ static const char *const calls[] = {
 	"sendto",
 	"setsockopt",
 	"shutdown",
+	"statx",
+	"timerfd_gettime",
 	"uname",
 	"write",
 };

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "osfd/escrow.h"
+#include "osfd/received.h"
 #include "osfd/segment.h"
 #include "osfd/sockopt.h"
 

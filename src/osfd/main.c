@@ -2,7 +2,7 @@
 /*
  * osfd/main.c - osfd: the one part of osf that has privileges
  *
- *     arguments -> policy -> socket -> into the background -> confined -> server_run()
+ *     arguments -> closer -> socket -> policy -> into the background -> confined -> server_run()
  *
  * One osfd serves one network namespace: the one that it was started in.  What needs
  * files or names of users happens before it confines itself.
@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "osfd/closer.h"
 #include "osfd/confine.h"
 #include "osfd/held.h"
 #include "osfd/policy.h"
@@ -159,6 +160,10 @@ int main(int argc, char **argv)
 
 	argp_parse(&argp, argc, argv, 0, NULL, &o);
 	s.is_on_demand = o.is_on_demand;
+	held_init();
+	s.closer_fd = closer_start();
+	if (s.closer_fd < 0)
+		return complain("no closer", s.closer_fd);
 	int err = server_listen(&s);
 	if (err == -EADDRINUSE)
 		return complain("this network namespace has one already", err);
@@ -172,7 +177,6 @@ int main(int argc, char **argv)
 		if (err)
 			return complain("cannot go into the background", err);
 	}
-	held_init();
 	err = server_begin(&s);
 	if (!err)
 		err = confine();

@@ -107,6 +107,14 @@ int port_del(struct ports *ps, const struct msg_port *p, struct refusal *why)
 	return 0;
 }
 
+bool ports_has(const struct ports *ps, uint32_t uid)
+{
+	for (unsigned i = 0; i < PORTS_MAX; i++)
+		if (ps->port[i].is.dev[0] && ps->port[i].is.uid == uid)
+			return true;
+	return false;
+}
+
 void ports_end(struct ports *ps)
 {
 	for (unsigned i = 0; i < PORTS_MAX; i++)

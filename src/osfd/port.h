@@ -33,6 +33,8 @@ struct port {
 	bool is_ending;
 	uint32_t n_grants, n_used;
 	uint32_t n_held; /* connections that osfd has a descriptor of */
+	uint32_t
+	    n_kept; /* files that its programs have sent, and that stay open */
 	/* Connections of dead programs: given to the kernel, and reset. */
 	uint64_t n_thawed, n_reset;
 	/* Of grants that have ended; and frames that found a ring full, of all. */
@@ -98,6 +100,8 @@ MUST_CHECK int port_add(struct ports *ps, const struct msg_port *p,
  * connections run over it: then it is ending, and its programs are to be told */
 MUST_CHECK int port_del(struct ports *ps, const struct msg_port *p,
 			struct refusal *why);
+/* Has a user a port of its own? */
+bool ports_has(const struct ports *ps, uint32_t uid);
 /* All ports are ending. */
 void ports_end(struct ports *ps);
 /* Removes those that are ending and have no connection left.  Return: whether there are

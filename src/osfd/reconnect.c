@@ -6,6 +6,7 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "osfd/sockopt.h"
 

@@ -5,6 +5,7 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ip/checksum.h"
 #include "ip/ip.h"

@@ -14,16 +14,21 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "osfd/closer.h"
 #include "osfd/held.h"
+#include "osfd/received.h"
 #include "osfd/sockopt.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
 #endif
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83 /* Linux 6.16 */
+#endif
 #define BACKLOG 64
 #define EVENTS 32
 #define SILENT_MS 1000
-#define EMPTY_MAX 1024 /* messages of no bytes */
+#define KEPT_MAX 16 /* files of one port that stay open */
 #define AWAY_MIN_NS (10 * NS_PER_MS)
 #define LEAVE_MS 5000
 
@@ -54,6 +59,8 @@ int server_listen(struct server *s)
 		s->client[i].fd = s->client[i].pid_fd = -1;
 	s->listen_fd =
 	    socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	/* Where the kernel can, it lets nobody send descriptors who has no grant. */
+	(void)opt_set(s->listen_fd, SOL_SOCKET, SO_PASSRIGHTS, 0);
 	if (s->listen_fd < 0 ||
 	    bind(s->listen_fd, (struct sockaddr *)&un, len) < 0 ||
 	    listen(s->listen_fd, BACKLOG) < 0)
@@ -85,8 +92,7 @@ static bool client_has_grant(const struct server *s, int index)
 	return false;
 }
 
-/* Edge-triggered, because nobody reads the descriptor here: it may only claim to be a
- * timer, and a read could then take for ever. */
+/* Edge-triggered, because nobody reads the timer here. */
 int server_watch_away(struct server *s, struct grant *g, int fd,
 		      struct refusal *why)
 {
@@ -94,6 +100,10 @@ int server_watch_away(struct server *s, struct grant *g, int fd,
 	struct epoll_event ev = { .events = EPOLLIN | EPOLLET,
 				  .data.u32 = TAG_AWAY | index };
 
+	if (!is_timer(fd)) {
+		refuse(why, "not a timer");
+		return -EBADF;
+	}
 	if (!g->held || g->away_fd >= 0) {
 		refuse(why, "%s",
 		       g->held ? "the grant has a timer already"
@@ -125,71 +135,13 @@ static void look_after(struct grant *g)
 	held_acknowledge(g);
 }
 
-/* All that a message can have: what finds no room is released by the kernel, which waits in
- * our call for a socket that lingers.  An even number, because the kernel also fills the
- * padding behind an odd one. */
-#define TAKE_MAX 254
-_Static_assert(TAKE_MAX > MSG_FDS_MAX && CMSG_SPACE(TAKE_MAX * sizeof(int)) ==
-					     CMSG_LEN(TAKE_MAX * sizeof(int)),
-	       "the kernel delivers more than is taken");
-
-/* Descriptors that came, all of them, also more than a request may have. */
-static unsigned take_fds(struct msghdr *msg, int *fds, unsigned max)
+/* Closes what a client has to say no more.  Descriptors may be queued there that nobody has
+ * received, and the closer keeps the file open, so the set of events must forget it. */
+static void channel_close(const struct server *s, int fd)
 {
-	unsigned n = 0;
-
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c;
-	     c = CMSG_NXTHDR(msg, c)) {
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		size_t bytes = c->cmsg_len - CMSG_LEN(0);
-		for (size_t i = 0; i < bytes / sizeof(int) && n < max; i++)
-			memcpy(&fds[n++], CMSG_DATA(c) + i * sizeof(int),
-			       sizeof(int));
-	}
-	return n;
-}
-
-/* A request, and all descriptors that came with it.  As recvmsg(). */
-static ssize_t receive(int fd, struct iovec *iov, int fds[TAKE_MAX],
-		       unsigned *n_fds, int *flags)
-{
-	union {
-		struct cmsghdr head;
-		char buf[CMSG_SPACE(TAKE_MAX * sizeof(int))];
-	} control;
-	struct msghdr msg = {
-		.msg_iov = iov,
-		.msg_iovlen = 1,
-		.msg_control = control.buf,
-		.msg_controllen = sizeof(control.buf),
-	};
-	ssize_t n = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-
-	*n_fds = n < 0 ? 0 : take_fds(&msg, fds, TAKE_MAX);
-	*flags = msg.msg_flags;
-	return n;
-}
-
-/* Closes what a client has to say no more, and first what has come there and was not read:
- * else the kernel would release those descriptors in our close(), and wait for one that
- * lingers.  A message may be empty; so is the end. */
-static void channel_close(int fd)
-{
-	uint8_t buf[MSG_BYTES_MAX];
-	struct iovec iov = { buf, sizeof(buf) };
-	int fds[TAKE_MAX], flags;
-	unsigned n_fds, n_empty = 0;
-	ssize_t n;
-
-	shutdown(fd, SHUT_RD); /* no more comes */
-	do {
-		n = receive(fd, &iov, fds, &n_fds, &flags);
-		n_empty += !n && !n_fds;
-		while (n_fds)
-			socket_close(fds[--n_fds]);
-	} while (n >= 0 && n_empty < EMPTY_MAX);
-	close(fd);
+	epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+	shutdown(fd, SHUT_RDWR);
+	closer_close(s->closer_fd, fd);
 }
 
 static void client_close(struct server *s, int index, bool is_dead)
@@ -204,7 +156,7 @@ static void client_close(struct server *s, int index, bool is_dead)
 		held_end(g, is_dead);
 		grant_close(g);
 	}
-	channel_close(c->fd);
+	channel_close(s, c->fd);
 	close(c->pid_fd);
 	*c = (struct client){ .fd = -1, .pid_fd = -1 };
 }
@@ -236,18 +188,30 @@ static int identify(int fd, struct client *out)
 	return 0;
 }
 
-static int client_place(const struct server *s, uint32_t uid)
+/* Users who have no port share few places: they can only ask which ports there are. */
+static bool has_place(const struct server *s, uint32_t uid)
 {
-	int place = -ENOSPC;
-	unsigned n = 0;
+	unsigned n_own = 0, n_strangers = 0;
 
 	for (int i = 0; i < CLIENTS_MAX; i++) {
-		if (s->client[i].fd < 0)
-			place = i;
-		else
-			n += s->client[i].uid == uid;
+		const struct client *c = &s->client[i];
+
+		n_own += c->fd >= 0 && c->uid == uid;
+		n_strangers +=
+		    c->fd >= 0 && c->uid && !ports_has(&s->ports, c->uid);
 	}
-	return n >= CLIENTS_PER_UID && uid ? -ENOSPC : place;
+	if (!uid)
+		return true;
+	return ports_has(&s->ports, uid) ? n_own < CLIENTS_PER_UID
+					 : n_strangers < STRANGERS_MAX;
+}
+
+static int client_place(const struct server *s, uint32_t uid)
+{
+	for (int i = 0; has_place(s, uid) && i < CLIENTS_MAX; i++)
+		if (s->client[i].fd < 0)
+			return i;
+	return -ENOSPC;
 }
 
 static void client_accept(struct server *s)
@@ -259,12 +223,12 @@ static void client_accept(struct server *s)
 	if (fd < 0)
 		return;
 	if (identify(fd, &c) < 0) {
-		channel_close(fd);
+		channel_close(s, fd);
 		return;
 	}
 	int i = client_place(s, c.uid);
 	if (i < 0) {
-		channel_close(fd);
+		channel_close(s, fd);
 		close(c.pid_fd);
 		return;
 	}
@@ -297,25 +261,54 @@ static int reply_send(int fd, struct reply *r, const int fds[2])
 	return sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
+/* The port whose user a client is, or NULL. */
+static struct port *port_of(const struct server *s, int index)
+{
+	for (unsigned i = 0; i < GRANTS_MAX; i++)
+		if (s->ports.grant[i].port && s->ports.grant[i].owner == index)
+			return s->ports.grant[i].port;
+	return NULL;
+}
+
+/* All requests that come with descriptors need a grant.  What others send is never
+ * received: the client gets an answer, and is closed with it. */
+static bool may_send(const struct server *s, int index)
+{
+	const struct port *p = port_of(s, index);
+
+	return (p && p->n_kept < KEPT_MAX) ||
+	       !has_descriptors(s->client[index].fd);
+}
+
 static void client_read(struct server *s, int index)
 {
 	uint8_t buf[MSG_BYTES_MAX];
 	struct iovec iov = { buf, sizeof(buf) };
 	struct reply out = { .magic = MSG_MAGIC, .version = MSG_VERSION };
-	int fds[TAKE_MAX], out_fds[2] = { -1, -1 };
+	struct received got;
+	int out_fds[2] = { -1, -1 };
 	bool owned[2] = { false, false };
-	int fd = s->client[index].fd, flags;
-	unsigned n_fds;
-	ssize_t n = receive(fd, &iov, fds, &n_fds, &flags);
-	bool is_cut = n <= 0 || flags & (MSG_TRUNC | MSG_CTRUNC);
+	int fd = s->client[index].fd;
+	struct port *port = port_of(s, index);
 
+	if (!may_send(s, index)) {
+		out.err = -EBADF;
+		reply_send(fd, &out, out_fds);
+		client_silence(s, index);
+		return;
+	}
+	ssize_t n = receive(fd, &iov, &got);
+	bool is_cut = n <= 0 || got.flags & (MSG_TRUNC | MSG_CTRUNC);
 	if (n < 0 && errno == EAGAIN)
 		return;
 	if (!is_cut)
-		client_serve(s, index, buf, (size_t)n, fds, n_fds, &out,
+		client_serve(s, index, buf, (size_t)n, got.fd, got.n, &out,
 			     out_fds, owned);
-	while (n_fds)
-		socket_close(fds[--n_fds]);
+	if (!port && port_of(s, index))
+		(void)opt_set(fd, SOL_SOCKET, SO_PASSRIGHTS, 1);
+	unsigned n_kept = received_close(&got, s->closer_fd);
+	if (port)
+		port->n_kept += n_kept;
 	if (is_cut || reply_send(fd, &out, out_fds) < 0)
 		client_silence(s, index);
 	for (int i = 0; i < 2; i++)

@@ -22,6 +22,7 @@
 
 #define CLIENTS_MAX 256
 #define CLIENTS_PER_UID 128
+#define STRANGERS_MAX 32 /* of users who have no port */
 
 struct client {
 	int fd, pid_fd; /* fd < 0: a free entry */
@@ -35,6 +36,7 @@ struct client {
 
 struct server {
 	int listen_fd, epoll_fd, signal_fd;
+	int closer_fd;      /* see closer.h */
 	bool is_on_demand;  /* ends when it has no port and no client */
 	uint64_t ending_ns; /* when it was asked to end, or 0 */
 	struct ports ports;

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 /* As <netinet/tcp.h> has it, which does not go together with <linux/tcp.h>. */
 #ifndef SOL_TCP
@@ -19,19 +18,6 @@ static inline int opt_get(int fd, int level, int opt)
 	socklen_t len = sizeof(value);
 
 	return getsockopt(fd, level, opt, &value, &len) < 0 ? -1 : value;
-}
-
-/* Closes what a program has sent.  The last descriptor of a socket that lingers would keep
- * us as long as its program has chosen. */
-static inline void socket_close(int fd)
-{
-	struct linger l, off = { 0 };
-	socklen_t len = sizeof(l);
-
-	if (getsockopt(fd, SOL_SOCKET, SO_LINGER, &l, &len) == 0 && l.l_onoff &&
-	    l.l_linger)
-		(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &off, sizeof(off));
-	close(fd);
 }
 
 static inline int opt_set(int fd, int level, int opt, int value)

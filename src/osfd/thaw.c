@@ -27,6 +27,7 @@
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "osfd/freeze.h"
 #include "osfd/reconnect.h"

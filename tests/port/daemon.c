@@ -13,6 +13,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -511,6 +512,20 @@ static void send_garbage(int fd, struct rng *rng, int pass)
 	(void)sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+/* As a user who has a port: osfd receives no descriptors of others. */
+static int connect_with_grant(void)
+{
+	struct request open = { .port = { .dev = "va" } };
+	struct reply r;
+	int fds[2], fd = osfd_connect(&r);
+
+	if (osfd_call(fd, MSG_OPEN, &open, NULL, 0, &r, fds) == 0) {
+		close(fds[0]);
+		close(fds[1]);
+	}
+	return fd;
+}
+
 /* Random requests and descriptors from a program that hardly reads what it is told.
  * Others are served, the port stays, and no descriptor stays open in osfd. */
 static void garbage_harms_nobody(void **state)
@@ -526,6 +541,10 @@ static void garbage_harms_nobody(void **state)
 		rng.state = strtoull(getenv(seed), NULL, 10);
 	print_message("seed %llu\n", (unsigned long long)rng.state);
 	pair_open(&world, false, HERE, &p);
+	int pass[] = { memfd_create("garbage", MFD_CLOEXEC),
+		       socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0) };
+	int root = must_connect();
+	assert_int_equal(port_call(root, MSG_ADD, SOMEBODY, &r), 0);
 	unsigned n_fds = n_fds_of(osfd_pid);
 	pid_t pid = fork();
 	if (!pid) { /* not root, so that its requests cannot remove the port */
@@ -534,9 +553,9 @@ static void garbage_harms_nobody(void **state)
 		for (int i = 0, fd = -1; i < GARBAGE; i++) {
 			if (fd < 0 || i % 100 == 0) {
 				close(fd);
-				fd = osfd_connect(&r);
+				fd = connect_with_grant();
 			}
-			send_garbage(fd, &rng, p.end[i & 1]);
+			send_garbage(fd, &rng, pass[i & 1]);
 			if (rng_below(&rng, 4) == 0)
 				(void)recv(fd, &r, sizeof(r), MSG_DONTWAIT);
 		}
@@ -545,17 +564,21 @@ static void garbage_harms_nobody(void **state)
 	int status;
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
+	close(pass[0]);
+	close(pass[1]);
 	ping(&p);
 	program_open(&prog);
 	assert_int_equal(program_freeze(&prog, p.end[HERE], &r), 0);
 	assert_int_equal(program_thaw(&prog, p.end[HERE], &r.frozen), 0);
-	assert_int_equal(n_listed(prog.osfd, &l), 1);
+	assert_int_equal(n_listed(prog.osfd, &l), 2);
 	program_close(&prog);
 	pair_close(&p);
 	for (int i = 0; i < 5000 && n_fds_of(osfd_pid) > n_fds; i++)
 		poll(NULL, 0, 1);
 	/* Fewer, if a client of the set-up was still there at the first look. */
 	assert_true(n_fds_of(osfd_pid) <= n_fds);
+	assert_int_equal(port_call(root, MSG_DEL, SOMEBODY, &r), 0);
+	close(root);
 }
 
 static void status_line(const char *key, char *out, size_t size)

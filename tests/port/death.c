@@ -284,110 +284,6 @@ static void an_escrow_that_contradicts_itself_means_a_reset(void **state)
 	}
 }
 
-static void a_socket_that_lingers_does_not_stop_osfd(void **state)
-{
-	struct linger l = { 1, 60 };
-	struct pair p;
-	struct reply r;
-	uint8_t buf[65536] = { 0 };
-
-	pair_open(&world, false, HERE, &p);
-	fcntl(p.end[HERE], F_SETFL, O_NONBLOCK);
-	while (send(p.end[HERE], buf, sizeof(buf), 0) > 0)
-		;
-	assert_int_equal(
-	    setsockopt(p.end[HERE], SOL_SOCKET, SO_LINGER, &l, sizeof(l)), 0);
-	int fd = must_connect();
-	kill(osfd_pid, SIGSTOP); /* it has the last descriptor */
-	pid_t pid = fork();
-	if (!pid) {
-		struct request q = { .freeze = { 0 } };
-		close(p.end[THERE]);
-		_exit(osfd_call(fd, MSG_FREEZE, &q, &p.end[HERE], 1, &r, NULL));
-	}
-	poll(NULL, 0, 50);
-	close(p.end[HERE]);
-	kill(pid, SIGKILL);
-	assert_int_equal(waitpid(pid, NULL, 0), pid);
-	kill(osfd_pid, SIGCONT);
-	uint64_t start = now_ns();
-	(void)listed();
-	assert_true(now_ns() - start < 30 * NS_PER_S);
-	close(fd);
-	close(p.end[THERE]);
-}
-
-/* A descriptor of a socket whose last close() waits for a minute, as long as @p lasts. */
-static void make_lingering(struct pair *p)
-{
-	struct linger l = { 1, 60 };
-	uint8_t buf[65536] = { 0 };
-
-	pair_open(&world, false, HERE, p);
-	fcntl(p->end[HERE], F_SETFL, O_NONBLOCK);
-	while (send(p->end[HERE], buf, sizeof(buf), 0) > 0)
-		;
-	assert_int_equal(
-	    setsockopt(p->end[HERE], SOL_SOCKET, SO_LINGER, &l, sizeof(l)), 0);
-}
-
-/* @n copies of a descriptor, in a message of @len bytes. */
-static void send_copies(int to, int fd, unsigned n, size_t len)
-{
-	static uint8_t bytes[65536];
-	union {
-		struct cmsghdr head;
-		char buf[CMSG_SPACE(253 * sizeof(int))];
-	} control = { 0 };
-	struct iovec iov = { bytes, len };
-	struct msghdr msg = { .msg_iov = &iov,
-			      .msg_iovlen = 1,
-			      .msg_control = control.buf,
-			      .msg_controllen = CMSG_SPACE(n * sizeof(int)) };
-
-	control.head = (struct cmsghdr){ .cmsg_len = CMSG_LEN(n * sizeof(int)),
-					 .cmsg_level = SOL_SOCKET,
-					 .cmsg_type = SCM_RIGHTS };
-	for (unsigned i = 0; i < n; i++)
-		memcpy(CMSG_DATA(&control.head) + i * sizeof(int), &fd,
-		       sizeof(int));
-	assert_int_equal(sendmsg(to, &msg, 0), len);
-}
-
-/* A stranger sends sockets that linger: behind a message after which osfd reads no more of
- * it, or more than a request may have. */
-static void a_strangers_descriptors_do_not_stop_osfd(void **state)
-{
-	for (int i = 0; i < 2; i++) {
-		struct pair p;
-		int to = must_connect();
-
-		make_lingering(&p);
-		kill(osfd_pid, SIGSTOP); /* it has the last descriptors */
-		if (i == 0) {
-			uint8_t long_one[8192] = { 0 };
-
-			assert_int_equal(
-			    send(to, long_one, sizeof(long_one), 0),
-			    sizeof(long_one));
-			send_copies(to, p.end[HERE], 1, 0);
-			send_copies(to, p.end[HERE], 2, 9);
-		} else {
-			send_copies(to, p.end[HERE], 253, 100);
-		}
-		close(p.end[HERE]);
-		close(to);
-		kill(osfd_pid, SIGCONT);
-		uint64_t start = now_ns();
-		while (now_ns() - start < 2 * NS_PER_S) { /* it lets go */
-			(void)listed();
-			poll(NULL, 0, 50);
-		}
-		assert_true(now_ns() - start < 30 * NS_PER_S);
-		close(p.end[THERE]);
-	}
-}
-
 /*
  * A program under osf.
  */
@@ -690,8 +586,6 @@ int main(int argc, char **argv)
 		TEST(a_connection_that_has_done_nothing_ends),
 		TEST(bytes_that_were_not_read_mean_a_reset),
 		TEST(an_escrow_that_contradicts_itself_means_a_reset),
-		TEST(a_socket_that_lingers_does_not_stop_osfd),
-		TEST(a_strangers_descriptors_do_not_stop_osfd),
 		TEST(what_a_killed_program_has_sent_arrives),
 		TEST(connections_go_on_when_osfd_is_killed),
 		TEST(a_freeze_that_nobody_heard_of_is_undone),

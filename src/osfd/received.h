@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * osfd/received.h - a request, and the descriptors that came with it
+ *
+ *     has_descriptors() -> receive() -> it is served -> received_close()
+ *
+ * What came may be anything, and the sender has copies.  osfd closes memory, timers and TCP
+ * sockets itself; the closer closes other sockets (closer.h).  A file stays open, because
+ * each close() of it tells its file system, which may let osfd wait.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include "base/compiler.h"
+
+/* All that a message can have: the kernel releases what finds no room, and waits in our
+ * call for a socket that lingers.  An even number, because the kernel also fills the
+ * padding behind an odd one. */
+#define RECEIVED_MAX 254
+
+struct received {
+	unsigned n;
+	int fd[RECEIVED_MAX];
+	int flags; /* of the message, as recvmsg() has them */
+};
+
+/* Does the next message carry descriptors?  None is received. */
+bool has_descriptors(int fd);
+
+/* As recvmsg(). */
+ssize_t receive(int fd, struct iovec *iov, struct received *out);
+
+/* Return: how many stay open */
+unsigned received_close(struct received *r, int closer);
+
+/* Is it a timer?  The question fails at once on anything else. */
+bool is_timer(int fd);
+
+/* Closes a TCP socket.  The last descriptor of one that lingers would keep us as long as
+ * its program has chosen. */
+void socket_close(int fd);
