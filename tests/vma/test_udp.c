@@ -291,6 +291,41 @@ static void datagrams_keep_their_order(void)
 	EXPECT_EQ(api->free_packets(e.rx, heard.held, (size_t)held), 0);
 }
 
+/* The callback sees an IPv4 sender, recvfrom() one as the kernel writes it. */
+static void an_ipv6_socket_hears_ipv4_senders(void)
+{
+	struct sockaddr_in6 at = { .sin6_family = AF_INET6 }, from;
+	struct sockaddr_in to = { .sin_family = AF_INET,
+				  .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	int rx = socket(AF_INET6, SOCK_DGRAM, 0), no = 0;
+	socklen_t len = sizeof(at);
+	char c;
+
+	EXPECT_EQ(inet_pton(AF_INET6, "::ffff:127.0.0.1", &at.sin6_addr), 1);
+	EXPECT_EQ(setsockopt(rx, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no)),
+		  0);
+	EXPECT_EQ(bind(rx, (struct sockaddr *)&at, len), 0);
+	EXPECT_EQ(getsockname(rx, (struct sockaddr *)&at, &len), 0);
+	to.sin_port = at.sin6_port;
+	listen_to(rx);
+	for (unsigned i = 1; i < 4; i++) {
+		int tx = socket(AF_INET, SOCK_DGRAM, 0);
+
+		EXPECT_EQ(connect(tx, (struct sockaddr *)&to, sizeof(to)), 0);
+		EXPECT_EQ(send(tx, "m", 1, 0), 1);
+		len = sizeof(from);
+		EXPECT_EQ(
+		    recvfrom(rx, &c, 1, 0, (struct sockaddr *)&from, &len), 1);
+		EXPECT_EQ(from.sin6_family, AF_INET6);
+		EXPECT_EQ(heard.n, i);
+		EXPECT_EQ(heard.src.sin_family, AF_INET);
+		EXPECT_EQ(heard.src.sin_port, from.sin6_port);
+		EXPECT_EQ(heard.src.sin_addr.s_addr, to.sin_addr.s_addr);
+		EXPECT_EQ(heard.dst.sin_port, to.sin_port);
+		close(tx);
+	}
+}
+
 const struct test tests_udp[] = {
 #define T(name)                                                                \
 	{                                                                      \
@@ -302,5 +337,6 @@ const struct test tests_udp[] = {
 	T(a_connected_socket_hears_its_peer_alone),
 	T(a_reuseport_group_shares),
 	T(datagrams_keep_their_order),
+	T(an_ipv6_socket_hears_ipv4_senders),
 	{ 0 }
 };

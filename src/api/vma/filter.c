@@ -245,6 +245,20 @@ static inline bool is_plain(const struct vsock *s)
 	       s->local.ss_family == AF_INET && !load_rlx(&s->is_closed);
 }
 
+/* As judge(), of a datagram without control messages. */
+static inline vma_recv_callback_retval_t judge_plain(struct vsock *s,
+						     struct packet *p, size_t n)
+{
+	vma_recv_callback_t callback = load_rlx(&s->callback);
+	struct sockaddr_in dst = *(struct sockaddr_in *)&s->local;
+	struct vma_info_t info = { .src = (void *)&p->from, .dst = &dst };
+
+	/* An IPv6 socket with an IPv4 address has senders to be unmapped. */
+	if (unlikely(!callback || p->from.ss_family != AF_INET))
+		return judge(s, p, n);
+	return ask(s, callback, p->data, n, &info);
+}
+
 /* Datagrams with is_plain(), to the first that the callback accepts.  Bytes; -errno; -ENODATA:
  * the next one is not plain. */
 HOT static ssize_t take_plain(struct vsock *s, struct packet *p)
@@ -264,12 +278,7 @@ HOT static ssize_t take_plain(struct vsock *s, struct packet *p)
 			s->was_empty |= errno == EAGAIN;
 			return -errno;
 		}
-		struct sockaddr_in dst = *(struct sockaddr_in *)&s->local;
-		struct vma_info_t info = { .src = (void *)&p->from,
-					   .dst = &dst };
-		vma_recv_callback_t callback = load_rlx(&s->callback);
-		if (unlikely(!callback) ||
-		    ask(s, callback, to, (size_t)r, &info) == VMA_PACKET_RECV)
+		if (judge_plain(s, p, (size_t)r) == VMA_PACKET_RECV)
 			return r;
 	}
 	return -ENODATA;
