@@ -215,6 +215,54 @@ HOT static ssize_t tx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 	return (ssize_t)done;
 }
 
+/*
+ * Write a message of a few cache lines in the order in which the lines come
+ * free: first the zero behind it, then bytes and header in one go, because the
+ * reader polls that line.  False if there is no such room now.
+ */
+HOT static inline bool put_small(struct ring_tx *tx, const void *buf,
+				 uint32_t len)
+{
+	uint32_t got = len, at;
+	uint8_t *to = ring_reserve(tx, &got, &at);
+
+	if (unlikely(!to || got != len))
+		return false;
+	store_rlx(ring_hdr_at(tx->base, at + ring_record_bytes(len)),
+		  UINT64_C(0));
+	memcpy(to, buf, len);
+	ring_commit(tx, at, len);
+	return true;
+}
+
+/* The next small message will want these lines, except the first, which the reader polls. */
+static inline void prefetch_next(const struct ring_tx *tx)
+{
+	for (uint32_t i = 1; i < 4; i++)
+		prefetch_write(tx->base + tx->head + i * RING_ALIGN);
+}
+
+/* A message of a few cache lines, which nothing holds back.  0: it takes tx_ring(). */
+HOT static inline ssize_t tx_small(struct sock *sk, int fd,
+				   struct iov_cursor *c, size_t left, int flags)
+{
+	struct ring_tx *tx = &shm_of(sk)->tx;
+
+	if (c->n != 1 || left > SMALL_BYTES || flags & MSG_MORE ||
+	    unlikely(shm_of(sk)->corked_bytes || shm_of(sk)->tx_limit ||
+		     tx->changes) ||
+	    !put_small(tx, c->iov->iov_base, (uint32_t)left))
+		return 0;
+	shm_notify_data(sk, fd);
+	if (unlikely(shm_has_fallen_back(sk))) {
+		struct iov_cursor start = *c;
+
+		return tx_ring_fell_back(sk, fd, c, &start, left);
+	}
+	prefetch_next(tx);
+	return (ssize_t)left;
+}
+
 static ssize_t tx_once(struct sock *sk, int fd, struct iov_cursor *c,
 		       size_t left, int flags)
 {
@@ -232,7 +280,9 @@ static ssize_t tx_once(struct sock *sk, int fd, struct iov_cursor *c,
 		sock_changes_tx(sk);
 		return tx_to_nobody(sk, fd, c, left, flags);
 	}
-	ssize_t r = tx_ring(sk, fd, c, left, flags);
+	ssize_t r = tx_small(sk, fd, c, left, flags);
+	if (!r)
+		r = tx_ring(sk, fd, c, left, flags);
 	if (r > 0)
 		count(&sk->st->tx_bytes_shm, (uint64_t)r);
 	if (unlikely(!r && !shm_w(sk)->tx_ring))
@@ -345,26 +395,6 @@ HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 	return r;
 }
 
-/*
- * Write a message of a few cache lines in the order in which the lines come
- * free: first the zero behind it, then bytes and header in one go, because the
- * reader polls that line.  False if there is no such room now.
- */
-HOT static inline bool put_small(struct ring_tx *tx, const void *buf,
-				 uint32_t len)
-{
-	uint32_t got = len, at;
-	uint8_t *to = ring_reserve(tx, &got, &at);
-
-	if (unlikely(!to || got != len))
-		return false;
-	store_rlx(ring_hdr_at(tx->base, at + ring_record_bytes(len)),
-		  UINT64_C(0));
-	memcpy(to, buf, len);
-	ring_commit(tx, at, len);
-	return true;
-}
-
 HOT ssize_t shm_send_sole(struct sock *sk, int fd, const struct iovec *iov,
 			  size_t n, size_t len)
 {
@@ -392,11 +422,7 @@ HOT ssize_t shm_send_sole(struct sock *sk, int fd, const struct iovec *iov,
 	if (likely(r > 0)) {
 		count(&sk->st->tx_bytes_shm, (uint64_t)r);
 		count(&sk->st->tx_ops, 1);
-		/* Prefetch the next record's lines, except the first, which
-		 * the reader polls. */
-		for (uint32_t i = 1; i < 4; i++)
-			prefetch_write(shm_of(sk)->tx.base +
-				       shm_of(sk)->tx.head + i * RING_ALIGN);
+		prefetch_next(&shm_of(sk)->tx);
 	}
 	return r ? r : -EAGAIN;
 }
