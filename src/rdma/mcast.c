@@ -5,6 +5,7 @@
 
 #include "rdma/lookup.h"
 #include "rdma/mcast.h"
+#include "rdma/wire.h"
 
 #define N_PEERS 256u /* processes that a sender looks at */
 #define PRUNE 256u   /* datagrams between looks at who has ended */
@@ -80,6 +81,33 @@ static bool may_attach(const struct qp *qp, const union ibv_gid *gid)
 	       qp->generation == self_generation();
 }
 
+/* 0, ENOMEM, or -1: it is a member already. */
+static int enter(struct self *s, struct qp *qp, const union ibv_gid *gid)
+{
+	GUARD(&s->lock);
+	if (entry(qp, gid))
+		return -1;
+	struct x_mcast *m = free_entry(s->dir);
+	if (!m)
+		return ENOMEM;
+	memcpy(m->gid, gid->raw, sizeof(m->gid));
+	store_rel(&m->qpn, qp->qp.qp_num);
+	fence_full();
+	knock(s);
+	return 0;
+}
+
+/* False: it is no member. */
+static bool leave(struct self *s, struct qp *qp, const union ibv_gid *gid)
+{
+	GUARD(&s->lock);
+	struct x_mcast *m = entry(qp, gid);
+
+	if (m)
+		store_rel(&m->qpn, 0);
+	return m != NULL;
+}
+
 int rdma_attach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid,
 		      uint16_t lid)
 {
@@ -88,17 +116,10 @@ int rdma_attach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid,
 
 	if (!may_attach(qp, gid))
 		return EINVAL;
-	GUARD(&s->lock);
-	if (entry(qp, gid))
-		return 0;
-	struct x_mcast *m = free_entry(s->dir);
-	if (!m)
-		return ENOMEM;
-	memcpy(m->gid, gid->raw, sizeof(m->gid));
-	store_rel(&m->qpn, ibqp->qp_num);
-	fence_full();
-	knock(s);
-	return 0;
+	int err = enter(s, qp, gid);
+	if (!err)
+		wire_group_join(gid);
+	return err < 0 ? 0 : err;
 }
 
 int rdma_detach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid,
@@ -106,13 +127,9 @@ int rdma_detach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid,
 {
 	struct qp *qp = container_of(ibqp, struct qp, qp);
 
-	if (!may_attach(qp, gid))
+	if (!may_attach(qp, gid) || !leave(self_current, qp, gid))
 		return EINVAL;
-	GUARD(&self_current->lock);
-	struct x_mcast *m = entry(qp, gid);
-	if (!m)
-		return EINVAL;
-	store_rel(&m->qpn, 0);
+	wire_group_leave(gid);
 	return 0;
 }
 
@@ -212,5 +229,6 @@ int mcast_send(struct qp *qp, struct swqe *w)
 	see_others();
 	for (uint32_t i = 0; i < others.n; i++)
 		send_there(qp, w, others.peer[i]->dir, iov, n);
-	return IBV_WC_SUCCESS;
+	return load_acq(&wire_is_open) ? roce_ud_send(qp, w)
+				       : (int)IBV_WC_SUCCESS;
 }

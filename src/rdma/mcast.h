@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rdma/mcast.h - datagrams to groups, on this host
+ * rdma/mcast.h - datagrams to groups, on this host and on others
  *
  *     rdma_attach_mcast()  an entry of the directory: group and queue pair
  *     mcast_send()         every directory of a process that we may share memory with is
- *                          looked through; each member gets the datagram as its own (ud.c)
+ *                          looked through; each member gets the datagram as its own (ud.c);
+ *                          one packet goes to all other hosts (wire_group.c)
  *
  * A sender lists the processes of the device once.  A process that joins its first group
  * knocks at the sockets of all others, and who was knocked at lists them again.
@@ -14,6 +15,7 @@
 #include "rdma/core.h"
 
 #define MCAST_QPN 0xffffffu
+#define MCAST_BLOCK (MCAST_QPN >> QPN_BITS)
 #define MCAST_INDEX 0xffu /* in place of the number of a GID of ours */
 
 bool mcast_is_group(const union ibv_gid *gid);

@@ -45,7 +45,8 @@ socklen_t self_socket_name(struct sockaddr_un *un, uint32_t block)
 			   (size_t)n);
 }
 
-/* Bind a block's name.  Numbers 0 and 1 are special, so block 0 is nobody's. */
+/* Bind a block's name.  Numbers 0 and 1 are special, and so is the highest one (mcast.h): the
+ * first block and the last one are nobody's. */
 static int bind_block(int s, uint32_t *block)
 {
 	uint32_t at = 0;
@@ -54,7 +55,7 @@ static int bind_block(int s, uint32_t *block)
 	if (getrandom(&at, sizeof(at), 0) != sizeof(at))
 		at = (uint32_t)getpid();
 	for (uint32_t i = 0; i < TRIES; i++) {
-		*block = 1 + (at + i) % (BLOCKS - 1);
+		*block = 1 + (at + i) % (BLOCKS - 2);
 		socklen_t len = self_socket_name(&un, *block);
 		if (!libc.bind(s, (struct sockaddr *)&un, len))
 			return libc.listen(s, BACKLOG) ? -errno : 0;

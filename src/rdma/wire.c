@@ -6,9 +6,11 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 
 #include "base/clock.h"
 #include "base/libc.h"
+#include "rdma/mcast.h"
 #include "rdma/show.h"
 #include "rdma/wire_in.h"
 
@@ -25,7 +27,14 @@
 #define END_NS (100 * NS_PER_MS)
 #define TRY_AGAIN_NS NS_PER_S /* to open the port */
 
-struct wire wire = { .fd = -1, .mail = -1, .bell = -1, .bridge_fd = -1 };
+#define WIRE_NONE                                                              \
+	((struct wire){ .fd = -1,                                              \
+			.mail = -1,                                            \
+			.bell = -1,                                            \
+			.group_set = -1,                                       \
+			.bridge_fd = -1 })
+
+struct wire wire = WIRE_NONE;
 bool wire_is_open;
 static struct qp *table[N_QPS];
 static uint8_t *buffers;
@@ -109,8 +118,10 @@ void wire_after_fork(void)
 	wire_close_port();
 	if (wire.bell >= 0)
 		libc.close(wire.bell);
-	wire =
-	    (struct wire){ .fd = -1, .mail = -1, .bell = -1, .bridge_fd = -1 };
+	if (wire.group_set >= 0)
+		libc.close(wire.group_set);
+	wire_group_after_fork();
+	wire = WIRE_NONE;
 	wire_is_open = false;
 	late = NULL;
 	memset(table, 0, sizeof(table));
@@ -169,7 +180,8 @@ socklen_t wire_sockaddr(const uint8_t *addr, bool is_v6,
 	if (!is_v6)
 		in6->sin6_addr.s6_addr[10] = in6->sin6_addr.s6_addr[11] = 0xff;
 	memcpy(in6->sin6_addr.s6_addr + (is_v6 ? 0 : 12), addr, is_v6 ? 16 : 4);
-	if (is_v6 && IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr))
+	if (is_v6 && (IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr) ||
+		      IN6_IS_ADDR_MC_LINKLOCAL(&in6->sin6_addr)))
 		in6->sin6_scope_id = wire.ifindex;
 	return sizeof(*in6);
 }
@@ -284,6 +296,35 @@ static void change_to(struct qp **now, struct qp *qp)
 		lock_get(&qp->lock);
 }
 
+static void give(struct qp **now, uint32_t qpn, const struct roce_flow *f,
+		 const struct roce_head *h)
+{
+	struct qp *qp = load_acq(&table[qpn % N_QPS]);
+
+	if (!qp || qp->qp.qp_num != qpn)
+		return;
+	change_to(now, qp);
+	roce_qp_packet(qp, f, h);
+}
+
+/* To each member of the group that it was sent to. */
+static void give_members(struct qp **now, const struct roce_flow *f,
+			 const struct roce_head *h)
+{
+	const struct x_dir *dir = self_current->dir;
+	union ibv_gid gid;
+
+	if (h->service != ROCE_UD)
+		return;
+	wire_gid(f, f->dst, &gid);
+	for (uint32_t i = 0; i < N_MCASTS; i++) {
+		uint32_t qpn = load_acq(&dir->mcast[i].qpn);
+
+		if (qpn && !memcmp(dir->mcast[i].gid, gid.raw, sizeof(gid.raw)))
+			give(now, qpn, f, h);
+	}
+}
+
 /* @id: see icrc_matches(). */
 static void take_packet(const struct roce_flow *f, const uint8_t *p, size_t n,
 			uint16_t *id, struct qp **now)
@@ -298,11 +339,10 @@ static void take_packet(const struct roce_flow *f, const uint8_t *p, size_t n,
 		return;
 	if (show_is_wanted())
 		show_packet(false, f, *id, p, n);
-	struct qp *qp = load_acq(&table[h.dest_qpn % N_QPS]);
-	if (!qp || qp->qp.qp_num != h.dest_qpn)
-		return;
-	change_to(now, qp);
-	roce_qp_packet(qp, f, &h);
+	if (h.dest_qpn == MCAST_QPN)
+		give_members(now, f, &h);
+	else
+		give(now, h.dest_qpn, f, &h);
 }
 
 void wire_set_bridge(const struct wire_bridge *b, int fd)
@@ -360,7 +400,7 @@ static void take_packets(const struct wire_packets *m, bool is_first_hand,
 		n = MIN(m->n - off, (size_t)m->part);
 		uint32_t block = block_of(m->bytes + off, n);
 
-		if (block == self_current->block) {
+		if (block == self_current->block || block == MCAST_BLOCK) {
 			take_packet(&m->flow, m->bytes + off, n, &id, now);
 			continue;
 		}
@@ -441,6 +481,18 @@ static int receive(int fd, int at_most)
 	return n;
 }
 
+/* Caller holds rx_lock. */
+static void receive_groups(void)
+{
+	struct epoll_event ev[BUFFERS];
+	int n = wire.group_set < 0
+		    ? 0
+		    : libc.epoll_wait(wire.group_set, ev, BUFFERS, 0);
+
+	for (int i = 0; i < n; i++)
+		(void)receive(ev[i].data.fd, BUFFERS);
+}
+
 /*
  * Time.
  */
@@ -486,6 +538,7 @@ static void tick(uint64_t now)
 static void look_around(void)
 {
 	(void)receive(wire.fds[0], BUFFERS);
+	receive_groups();
 	receive_mail();
 	if (load_acq(&wire.bridge))
 		wire.bridge->ready();

@@ -33,6 +33,10 @@ void wire_flush(void);
  * inside: the caller holds no lock. */
 void wire_attach(struct qp *qp);
 void wire_detach(struct qp *qp);
+/* A queue pair of this process enters a group, or leaves it.  A group that cannot be joined is
+ * one of this host alone. */
+void wire_group_join(const union ibv_gid *gid);
+void wire_group_leave(const union ibv_gid *gid);
 /* Somebody has to call wire_progress() at @ns. */
 void wire_wake_at(uint64_t ns);
 /* Start the thread. */

@@ -15,6 +15,7 @@ struct wire {
 	int mail;        /* unix: from other processes (wire_port.c) */
 	bool is_v6;      /* it carries both; else IPv4 alone */
 	uint32_t ifindex;
+	int group_set; /* epoll: sockets of groups (wire_group.c); -1: none */
 	const struct wire_bridge *bridge;
 	int bridge_fd;
 	struct lock rx_lock, tx_lock;
@@ -52,3 +53,7 @@ bool wire_read_mail(uint8_t *bytes, size_t size, struct wire_packets *out);
 socklen_t wire_sockaddr(const uint8_t *addr, bool is_v6,
 			struct sockaddr_storage *ss);
 void wire_helper_wake(void);
+/* A socket with our options, bound to that address; -errno. */
+MUST_CHECK int wire_bind(const struct sockaddr_storage *ss, socklen_t len,
+			 bool is_shared);
+void wire_group_after_fork(void);

@@ -77,33 +77,6 @@ static int bind_name(const char *what)
  * The sockets.
  */
 
-static int bind_port(int family, bool is_shared)
-{
-	struct sockaddr_in in = { .sin_family = AF_INET,
-				  .sin_port = htons(ROCE_PORT) };
-	struct sockaddr_in6 in6 = { .sin6_family = AF_INET6,
-				    .sin6_port = htons(ROCE_PORT) };
-	int on = 1, off = 0, err = 0;
-	int fd = libc.socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	bool is_v6 = family == AF_INET6;
-
-	if (fd < 0)
-		return -errno;
-	if (is_v6)
-		err = libc.setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off,
-				      sizeof(off));
-	if (!err && is_shared)
-		err = libc.setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on,
-				      sizeof(on));
-	if (err || libc.bind(fd, is_v6 ? (void *)&in6 : (void *)&in,
-			     is_v6 ? sizeof(in6) : sizeof(in))) {
-		err = -errno;
-		libc.close(fd);
-		return err;
-	}
-	return fd;
-}
-
 static void set(int fd, int level, int name, int value)
 {
 	/* What is not there costs speed, or a length that is too long for the
@@ -117,12 +90,56 @@ static void set_options(int fd, bool is_v6)
 	set(fd, SOL_SOCKET, SO_RCVBUF, QUEUE_BYTES);
 	set(fd, SOL_SOCKET, SO_SNDBUF, QUEUE_BYTES);
 	set(fd, IPPROTO_UDP, UDP_GRO, 1);
+	set(fd, IPPROTO_IP, IP_MULTICAST_ALL, 0);
+	set(fd, IPPROTO_IP, IP_MULTICAST_LOOP, 0);
 	if (!is_v6) {
 		set(fd, IPPROTO_IP, IP_PKTINFO, 1);
 		return;
 	}
 	set(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
 	set(fd, IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
+	set(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
+	set(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, 0);
+	set(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, (int)wire.ifindex);
+}
+
+int wire_bind(const struct sockaddr_storage *ss, socklen_t len, bool is_shared)
+{
+	int on = 1, off = 0, err = 0;
+	int fd = libc.socket(ss->ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool is_v6 = ss->ss_family == AF_INET6;
+
+	if (fd < 0)
+		return -errno;
+	if (is_v6)
+		err = libc.setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off,
+				      sizeof(off));
+	if (!err && is_shared)
+		err = libc.setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on,
+				      sizeof(on));
+	if (err || libc.bind(fd, (const struct sockaddr *)ss, len)) {
+		err = -errno;
+		libc.close(fd);
+		return err;
+	}
+	set_options(fd, is_v6);
+	return fd;
+}
+
+static int bind_port(int family, bool is_shared)
+{
+	struct sockaddr_storage ss = { 0 };
+	struct sockaddr_in *in = (void *)&ss;
+	struct sockaddr_in6 *in6 = (void *)&ss;
+
+	if (family == AF_INET)
+		*in = (struct sockaddr_in){ .sin_family = AF_INET,
+					    .sin_port = htons(ROCE_PORT) };
+	else
+		*in6 = (struct sockaddr_in6){ .sin6_family = AF_INET6,
+					      .sin6_port = htons(ROCE_PORT) };
+	return wire_bind(&ss, family == AF_INET ? sizeof(*in) : sizeof(*in6),
+			 is_shared);
 }
 
 /* The socket for a QP number; choose_socket() says it to the kernel. */
@@ -169,8 +186,6 @@ static int make_sockets(int family, int *fds)
 		fds[i] = bind_port(family, true);
 		if (fds[i] < 0)
 			err = fds[i];
-		else
-			set_options(fds[i], family == AF_INET6);
 		/* Before the second one is there to be chosen. */
 		if (!err && !i)
 			err = choose_socket(fds[0]);

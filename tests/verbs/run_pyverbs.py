@@ -22,7 +22,8 @@ from programs import OSF, own_address
 THEIRS = "/usr/share/doc/rdma-core/tests"
 PYTHON = "/usr/bin/python3"
 MODULES = ("rdmacm", "mr", "qpex", "qp", "atomic", "cq", "cqex", "cq_events", "pd", "device",
-           "parent_domain", "addr")
+           "parent_domain", "addr", "shared_pd", "relaxed_ordering", "fork", "odp", "flow", "rss_traffic",
+           "tag_matching")
 LEAST_PASSED = 100
 # Why a test may be skipped.
 REASONS = ("not supported", "no huge pages", "gid indices populated")

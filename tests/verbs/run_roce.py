@@ -148,6 +148,30 @@ def connects(hosts, row, port, name="cm"):
         return good
 
 
+def groups(hosts, group, addresses):
+    """Datagrams to a group: two processes of the other host get them, and one of the sender's, each once."""
+    need("mckey", "rdmacm-utils")
+    n = 50
+    with tempfile.TemporaryDirectory() as folder:
+        members = []
+        for i, host in enumerate((0, 0, 1)):
+            command = ["stdbuf", "-oL", "mckey", "-m", group, "-b", addresses[host], "-C", str(n)]
+            members.append(hosts.start(host, folder, "member%d" % i, command))
+            out = os.path.join(folder, "member%d.out" % i)
+            while members[-1].poll() is None and "joined" not in open(out).read():
+                pass
+        command = ["mckey", "-m", group, "-b", addresses[1], "-s", "-C", str(n)]
+        sender = hosts.start(1, folder, "sender", command)
+        status = [finish(p) for p in members + [sender]]
+        got = [programs.counters(folder, "member%d" % i) for i in range(3)]
+        good = status == [0] * 4 and all(c.get("recvs") == n and c.get("dropped") == 0 for c in got)
+        print("%-4s group %s: %s" % ("ok" if good else "FAIL", group, [c.get("recvs") for c in got]), flush=True)
+        if not good:
+            print("  status", status, got)
+            show(folder)
+        return good
+
+
 def windows(hosts):
     """Memory windows that another host writes through, and keys that it withdraws."""
     program = os.path.join(programs.BUILD, "tests", "far_windows")
@@ -279,6 +303,8 @@ def main():
             good &= ends_well(hosts, "pair", [program] + arguments.split(), 18500 + i, (name, least))
         for i, row in enumerate(CM):
             good &= connects(hosts, row, 18650 + i)
+        good &= groups(hosts, "239.86.1.2", (A, B))
+        good &= groups(hosts, "ff0e::8601", ("fd99::1", "fd99::2"))
         good &= windows(hosts)
         good &= refused(hosts)
         good &= shared_port(hosts)
