@@ -9,6 +9,7 @@ for its end, for a bounded time; counters() says what the device has moved for i
 (OSF_RDMA_COUNTERS); show() prints what a failed one said.
 """
 import glob
+import json
 import os
 import shutil
 import socket
@@ -21,6 +22,8 @@ OSF = os.path.join(BUILD, "osf")
 # Of one program.  perftest measures the clock's speed first, a second or two on a busy machine.
 LIMIT_S = 120
 COUNTERS = "counters" # of all programs of a folder
+# For a suite: what is read of counters is added to this file.
+TOTALS = os.environ.get("OSF_VERBS_TOTALS")
 LISTENING = {"tcp": "0A", "udp": "07"} # states of /proc/net
 
 
@@ -98,7 +101,11 @@ def each_counters(path):
     if not os.path.exists(path):
         return []
     with open(path) as f:
-        return [{k: int(v) for k, v in (word.split("=") for word in line.split())} for line in f]
+        each = [{k: int(v) for k, v in (word.split("=") for word in line.split())} for line in f]
+    if TOTALS:
+        with open(TOTALS, "a") as f:
+            f.writelines(json.dumps(one) + "\n" for one in each)
+    return each
 
 
 def counters(folder, counters_file=COUNTERS):

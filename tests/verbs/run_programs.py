@@ -72,12 +72,19 @@ ONE_SIDED = [
     ("OSF_RDMA_REACH=0 ib_atomic_lat", "-A CMP_AND_SWAP -n 300", "atomics", 300),
     ("OSF_RDMA_REACH=0 ib_atomic_bw", "-n 300", "atomics", 300),
 ]
-# Each size from 2 bytes to 8 MB.  perftest measures the clock's speed anew for each, which takes
+# Each size from 2 bytes to 8 MB, and many rounds.  perftest measures the clock's speed anew for each, which takes
 # a second or two: for the night.
 SIZES = [
     ("ib_send_lat", "-a -n 100", "recvs", 2000),
     ("ib_write_lat", "-a -n 100", "writes", 2000),
     ("ib_send_bw", "-a -n 100", "recvs", 2000),
+    ("ib_send_bw", "-a -c UC -n 100", "recvs", 2000),
+    ("ibv_rc_pingpong", "-c -n 100000", "recv_bytes", 4096 * 100000),
+]
+SIZES_ONE_SIDED = [
+    ("ib_write_bw", "-a -n 100", "writes", 2000),
+    ("ib_read_lat", "-a -n 100", "reads", 2000),
+    ("ib_read_bw", "-a -n 100", "reads", 2000),
 ]
 PERFTEST_BYTES = 65536  # of a message, where the arguments do not say
 KINDS = {"pingpong": PINGPONG, "perftest": PERFTEST, "sizes": SIZES}
@@ -111,8 +118,7 @@ def main():
     kind = sys.argv[1]
     pattern = sys.argv[2] if len(sys.argv) > 2 else "*"
     cases = [(*c[:2], "server", *c[2:]) for c in KINDS[kind]]
-    if kind == "perftest":
-        cases += [(*c[:2], "client", *c[2:]) for c in ONE_SIDED]
+    cases += [(*c[:2], "client", *c[2:]) for c in {"perftest": ONE_SIDED, "sizes": SIZES_ONE_SIDED}.get(kind, [])]
     for program in sorted({case[0].split()[-1] for case in cases}):
         need(program, PACKAGE[kind])
     bad = [c for c in cases if fnmatch.fnmatch(c[0] + " " + c[1], pattern) and not run(*c)]

@@ -32,6 +32,14 @@ PROGRAMS = [
     ("ibv_ud_pingpong", "-c -e -n 300", "recv_bytes", 1024 * 300),
     ("ibv_srq_pingpong", "-c -e -n 200", "recv_bytes", 4096 * 200),
 ]
+# perftest: who has counters, and what they must say at least.
+PERFTEST = [
+    ("ib_send_lat", "-n 300", 0, "recvs", 300), ("ib_send_lat", "-c UD -n 300", 0, "recvs", 300),
+    ("ib_send_bw", "-n 300", 0, "recv_bytes", 65536 * 300), ("ib_send_bw", "-c UC -n 300", 0, "recvs", 200),
+    ("ib_write_lat", "-n 300", 0, "writes", 300), ("ib_write_bw", "-n 300", 1, "write_bytes", 65536 * 300),
+    ("ib_read_lat", "-n 300", 1, "reads", 300), ("ib_read_bw", "-n 300", 1, "read_bytes", 65536 * 300),
+    ("ib_atomic_lat", "-n 300", 1, "atomics", 300), ("ib_atomic_bw", "-n 300", 1, "atomics", 300),
+]
 # Server, client, port space of rdma_cm, what the server's counters must have at least.
 TCP, UDP = 0x106, 0x111
 CM = [
@@ -40,6 +48,9 @@ CM = [
     ("udaddy", "udaddy -s ADDRESS", UDP, "recvs", 10),
     ("rdma_server -p PORT", "rdma_client -s ADDRESS -p PORT", TCP, "recvs", 1),
     ("rstream -p PORT -S 200000 -C 10", "rstream -s ADDRESS -p PORT -S 200000 -C 10", TCP, "recvs", 10),
+    ("riostream -p PORT -S 100000 -C 20", "riostream -s ADDRESS -p PORT -S 100000 -C 20", TCP, "write_bytes", 2000000),
+    ("rdma_xserver -p PORT", "rdma_xclient -s ADDRESS -p PORT", TCP, "recvs", 1),
+    ("ib_send_bw -R -F -n 300 -p PORT", "ib_send_bw -R -F -n 300 -p PORT ADDRESS", TCP, "recvs", 300),
 ]
 CAPTURE = """
 import socket, struct, sys
@@ -126,6 +137,24 @@ def ends_well(hosts, name, command, port, want=None, folder=None):
         print("%-4s %s %s" % ("ok" if good else "FAIL", name, " ".join(command)), flush=True)
         if not good:
             print("  status", status, "moved", moved)
+            show(folder)
+        return good
+
+
+def measures(hosts, port, program, arguments, end, name, least):
+    """perftest."""
+    need(program, "perftest")
+    command = [program, "-d", "osf0", "-x", GID, "-F", "-p", str(port)] + arguments.split()
+    with tempfile.TemporaryDirectory() as folder:
+        server = hosts.start(0, folder, "0", command)
+        hosts.wait_listening(0, port, server)
+        client = hosts.start(1, folder, "1", command + [A])
+        status = [finish(client), finish(server)]
+        moved = programs.counters(folder, str(end)).get(name, 0)
+        good = status == [0, 0] and moved >= least
+        print("%-4s %s %s: %s=%d" % ("ok" if good else "FAIL", program, arguments, name, moved), flush=True)
+        if not good:
+            print("  status", status, "wanted at least", least)
             show(folder)
         return good
 
@@ -301,6 +330,8 @@ def main():
         good = True
         for i, (program, arguments, name, least) in enumerate(PROGRAMS):
             good &= ends_well(hosts, "pair", [program] + arguments.split(), 18500 + i, (name, least))
+        for i, row in enumerate(PERFTEST):
+            good &= measures(hosts, 18800 + i, *row)
         for i, row in enumerate(CM):
             good &= connects(hosts, row, 18650 + i)
         good &= groups(hosts, "239.86.1.2", (A, B))
