@@ -133,6 +133,23 @@ static COLD bool rx_tcp_events(struct sock *sk, int fd, unsigned *ev)
 	return true;
 }
 
+/* Have some of the TCP bytes that come before the ring not arrived yet?  The peer's FIN comes
+ * behind them, and the kernel reports no end before the FIN is in order: a program may take a
+ * short read after POLLHUP for the end of the stream (libuv does). */
+static COLD bool rx_tcp_is_short(struct sock *sk, int fd)
+{
+	int n = 0, saved = errno;
+
+	if (!sock_look_rx(sk))
+		return true;
+	bool is_short = load_rlx(&shm_w(sk)->rx_tcp) &&
+			!libc.ioctl(fd, FIONREAD, &n) &&
+			n < shm_of(sk)->rx_tcp_left;
+	sock_unlock_rx(sk);
+	errno = saved;
+	return is_short;
+}
+
 /* TCP carries the stream again.  A doorbell in front of its bytes does not
  * make the socket readable. */
 static COLD unsigned rx_back_events(struct sock *sk, int fd)
@@ -250,7 +267,8 @@ unsigned shm_events(struct sock *sk, int fd)
 		ev |= rx_back_events(sk, fd);
 	} else if (unlikely(load_rlx(&shm_w(sk)->rx_tcp)) &&
 		   rx_tcp_events(sk, fd, &ev)) {
-		;
+		if (peer & SEG_TX_FIN && !(shut & SHUT_BIT_RD))
+			rx_done = !rx_tcp_is_short(sk, fd);
 	} else if (rx_done) {
 		ev |= POLLIN | POLLRDNORM;
 	} else if (rx_enough(sk)) {
