@@ -49,6 +49,31 @@ static int conf_open(const char *name)
 	return open(path, O_RDONLY | O_CLOEXEC);
 }
 
+static bool is_steer_tc(uint32_t id)
+{
+	struct bpf_prog_info info = { 0 };
+	uint32_t len = sizeof(info);
+	int fd = bpf_prog_get_fd_by_id(id);
+	bool is = fd >= 0 && bpf_obj_get_info_by_fd(fd, &info, &len) == 0 &&
+		  strcmp(info.name, STEER_TC_NAME) == 0;
+
+	if (fd >= 0)
+		close(fd);
+	return is;
+}
+
+/* An osfd that was killed, or whose programs were away when it ended, leaves tc programs.
+ * They are no obstacle to the port that they come from.  Whoever can attach a program can
+ * also give it this name. */
+static void find_former(struct ports *ps)
+{
+	uint32_t id = 0;
+
+	while (ps->n_former < FORMER_MAX && bpf_prog_get_next_id(id, &id) == 0)
+		if (is_steer_tc(id))
+			ps->former[ps->n_former++] = id;
+}
+
 int ports_init(struct ports *ps, int state_fd)
 {
 	*ps = (struct ports){ .state_fd = state_fd, .query_fd = -1 };
@@ -59,6 +84,7 @@ int ports_init(struct ports *ps, int state_fd)
 		return -errno;
 	for (int i = 0; i < LO_N_CONF; i++)
 		ps->lo_fd[i] = conf_open(lo_conf[i]);
+	find_former(ps);
 	/* libbpf reads this from a file, once.  Later osfd can open no file. */
 	int n_cpus = libbpf_num_possible_cpus();
 	return n_cpus < 0 ? n_cpus : 0;
@@ -127,6 +153,9 @@ int device_takes(const struct ports *ps, const struct grant *g, int fd,
 
 static bool is_ours(const struct ports *ps, uint32_t tc_id)
 {
+	for (uint32_t i = 0; i < ps->n_former; i++)
+		if (ps->former[i] == tc_id)
+			return true;
 	for (unsigned i = 0; i < GRANTS_MAX; i++)
 		if (ps->grant[i].port && ps->grant[i].steer.tc_id == tc_id)
 			return true;

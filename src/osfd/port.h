@@ -25,6 +25,7 @@
 #define PORT_GRANTS_MAX 48
 #define GRANTS_MAX 256
 #define GRANTS_PER_CLIENT 4
+#define FORMER_MAX GRANTS_MAX
 
 struct port {
 	struct msg_port is; /* dev[0] == 0: a free entry */
@@ -73,6 +74,8 @@ struct ports {
 	int query_fd; /* an inet socket, to ask about devices */
 	int route_fd; /* an rtnetlink socket */
 	int lo_fd[LO_N_CONF]; /* sysctls, see device_takes(); -1: not there */
+	/* tc programs of an osfd that ran before, which its programs keep. */
+	uint32_t former[FORMER_MAX], n_former;
 };
 
 /* A refusal in words, for the reply. */

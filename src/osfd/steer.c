@@ -65,7 +65,7 @@ static int load(struct steer *s, uint32_t n_flows)
 int steer_attach(struct steer *s, int ifindex)
 {
 	struct bpf_program *tc =
-	    bpf_object__find_program_by_name(s->object, "steer_tc");
+	    bpf_object__find_program_by_name(s->object, STEER_TC_NAME);
 	struct bpf_prog_info info = { 0 };
 	uint32_t len = sizeof(info);
 	LIBBPF_OPTS(bpf_link_create_opts, opts, .flags = TCX_BEFORE);

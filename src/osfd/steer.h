@@ -30,6 +30,7 @@ struct steer {
 	uint8_t *used_ports; /* the programs', mapped */
 	uint32_t *n_of_port; /* flows of each local port */
 };
+#define STEER_TC_NAME "steer_tc" /* of the tc program */
 #define STEER_NONE ((struct steer){ .link_fd = -1 })
 
 /**

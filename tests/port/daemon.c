@@ -664,6 +664,24 @@ static void a_tcx_program_of_others_stays(void **state)
 	close(fd);
 }
 
+/* A program keeps the tc program of an osfd that is gone.  One that ended orderly has left no
+ * list of its ports, so they are added again. */
+static void a_former_osfd_is_no_obstacle(void **state)
+{
+	struct program prog;
+	struct reply r;
+
+	program_open(&prog);
+	osfd_kill(SIGKILL);
+	osfd_forget(&world);
+	osfd_run(&world);
+	assert_int_equal(n_tcx(&world), 1);
+	int fd = must_connect();
+	assert_int_equal(port_call(fd, MSG_ADD, 0, &r), 0);
+	close(fd);
+	program_close(&prog);
+}
+
 /* A port for one connection refuses the second, and takes it when the first has gone. */
 static void no_more_connections_than_the_policy_says(void **state)
 {
@@ -918,6 +936,7 @@ int main(int argc, char **argv)
 		TEST(osfd_has_given_up_the_rest),
 		TEST(programs_of_others_on_tc_stay),
 		TEST(a_tcx_program_of_others_stays),
+		TEST(a_former_osfd_is_no_obstacle),
 		TEST(no_more_connections_than_the_policy_says),
 		TEST(the_policy_file_says_who_may),
 		TEST(old_files_of_ports_go),
