@@ -24,6 +24,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "half_osfd.h"
 #include "osfd/escrow.h"
 #include "osfd_run.h"
 #include "victim.h"
@@ -517,6 +518,41 @@ static void a_freeze_that_nobody_heard_of_is_undone(void **state)
 	must_be_clean();
 }
 
+/* The program takes turns, or waits in a call, until the osfd has ended. */
+static void far_sees_end(struct far *f, pid_t half)
+{
+	int status = 0;
+	pid_t pid = 0;
+
+	for (int ms = 0; ms < PATIENCE_MS && !pid; ms++) {
+		far_turns(f, 1000);
+		pid = waitpid(half, &status, WNOHANG);
+	}
+	assert_int_equal(pid, half);
+	assert_int_equal(status, 0);
+}
+
+/* One osfd ends in a freeze, and the next one when it is to be undone. */
+static void a_freeze_is_undone_by_the_third_osfd(void **state)
+{
+	struct far f;
+
+	osfd_kill(SIGKILL); /* the next one finds its port again */
+	pid_t half = half_osfd_run(&world, MSG_FREEZE);
+	far_open(&f, false, true, seed);
+	far_sees_end(&f, half);
+	far_sees_end(&f, half_osfd_run(&world, MSG_UNDO));
+	osfd_run(&world);
+	assert_true(far_moves(&f, PATIENCE_MS));
+	uint64_t got = f.got;
+	for (int ms = 0; ms < PATIENCE_MS && f.got == got; ms++)
+		far_turns(&f, 1000);
+	assert_true(f.got > got);
+	far_kill(&f);
+	must_be_clean();
+	assert_int_equal(listed().n_reset, 0);
+}
+
 /* The program asks for what only the kernel can do while there is no osfd. */
 static void a_call_that_needs_osfd_waits_for_it(void **state)
 {
@@ -589,6 +625,7 @@ int main(int argc, char **argv)
 		TEST(what_a_killed_program_has_sent_arrives),
 		TEST(connections_go_on_when_osfd_is_killed),
 		TEST(a_freeze_that_nobody_heard_of_is_undone),
+		TEST(a_freeze_is_undone_by_the_third_osfd),
 		TEST(a_call_that_needs_osfd_waits_for_it),
 		TEST(a_program_that_is_away_acknowledges),
 	};

@@ -19,7 +19,7 @@
 #include "proto/tcp/grant.h"
 #include "proto/tcp/wire.h"
 
-#define OSFDS_MAX 4 /* that may end while they thaw one connection */
+#define OSFDS_MAX 4 /* that may end while they do one step of a connection */
 
 /* What a freeze changes and its undoing does not restore. */
 static const int switched[] = { SO_REUSEADDR, SO_REUSEPORT, SO_KEEPALIVE };
@@ -28,10 +28,13 @@ static const int switched[] = { SO_REUSEADDR, SO_REUSEPORT, SO_KEEPALIVE };
 static int unfreeze(struct moved *m, const int values[ARRAY_LEN(switched)])
 {
 	struct sockaddr unspec = { .sa_family = AF_UNSPEC };
-	int err = wire_wait_for_osfd();
+	int err = -EIO;
 
-	if (!err)
-		err = grant_undo(m);
+	for (int i = 0; err == -EIO && grant_fd() < 0 && i < OSFDS_MAX; i++) {
+		err = wire_wait_for_osfd();
+		if (!err)
+			err = grant_undo(m);
+	}
 	for (size_t i = 0; !err && i < ARRAY_LEN(switched); i++)
 		libc.setsockopt(m->fd, SOL_SOCKET, switched[i], &values[i],
 				sizeof(values[i]));
