@@ -7,8 +7,8 @@
 #include <sys/mman.h>
 
 #include "base/fds.h"
+#include "base/fork_lock.h"
 #include "base/idle.h"
-#include "base/gate.h"
 #include "base/libc.h"
 #include "file/epoll.h"
 #include "file/file.h"
@@ -140,7 +140,7 @@ void file_move(struct file *f, int to)
 int file_install(int fd, struct file *f, bool pass)
 {
 	/* A fork counts what it meets on its way up: nothing may move down. */
-	INSIDE_GATE();
+	INSIDE_FORK_LOCK();
 	uintptr_t *slot = slot_make_room(fd);
 
 	if (!slot)
@@ -158,7 +158,7 @@ int file_install(int fd, struct file *f, bool pass)
 
 struct file *file_new_sock(int fd)
 {
-	INSIDE_GATE();
+	INSIDE_FORK_LOCK();
 	if (file_has_left())
 		return NULL;
 	if (unlikely(arena_is_full()))

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "base/fds.h"
-#include "base/gate.h"
+#include "base/fork_lock.h"
 #include "base/libc.h"
 #include "base/log.h"
 #include "base/nocancel.h"
@@ -191,7 +191,7 @@ void fork_wait(pid_t pid)
 
 void fork_before(void)
 {
-	gate_close();
+	fork_lock_get();
 	if (file_has_left()) {
 		suspends = false;
 		return;
@@ -220,7 +220,7 @@ void fork_child(void)
 		file_for_each(one_ref);
 	}
 	lock_after_fork();
-	gate_child();
+	fork_lock_child();
 	if (file_has_left())
 		return;
 	arena_after_fork();
@@ -267,7 +267,7 @@ static void fork_parent(void)
 		fds_close(life[1]);
 	hold_parent();
 	ops_forked();
-	gate_open();
+	fork_lock_put();
 }
 
 void fork_after(bool is_child)

@@ -25,7 +25,7 @@
 #include <sys/ioctl.h>
 
 #include "base/fds.h"
-#include "base/gate.h"
+#include "base/fork_lock.h"
 #include "base/libc.h"
 #include "base/log.h"
 #include "base/nocancel.h"
@@ -94,7 +94,7 @@ static void hand_over_moved(struct file *f, int fd, enum osf_reason why,
 {
 	const struct sock_ops *ops = sock_ops(f->sk);
 	struct stash stash = { 0 };
-	INSIDE_GATE(); /* a fork comes before or after */
+	INSIDE_FORK_LOCK(); /* a fork comes before or after */
 	GUARD(&lock);
 
 	if (fall_back(f, fd, why, gently, &stash) == 1 &&

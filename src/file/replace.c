@@ -15,7 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
-#include "base/gate.h"
+#include "base/fork_lock.h"
 #include "file/epoll_set.h"
 #include "file/file.h"
 #include "sock/shared.h"
@@ -119,7 +119,7 @@ int file_replace(int fd, int by)
 
 	if (!f)
 		return replace_one(fd, by);
-	gate_enter();
+	fork_lock_enter();
 	if (sock_procs(f->sk) > 1) {
 		err = -EBUSY; /* a fork happened meanwhile */
 	} else {
@@ -128,7 +128,7 @@ int file_replace(int fd, int by)
 		err = replace_all(f, by);
 		items_in(f);
 	}
-	gate_leave();
+	fork_lock_leave();
 	file_put(f);
 	return err;
 }

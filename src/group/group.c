@@ -7,7 +7,7 @@
 #include <sys/epoll.h>
 
 #include "base/fds.h"
-#include "base/gate.h"
+#include "base/fork_lock.h"
 #include "base/libc.h"
 #include "base/log.h"
 #include "base/nocancel.h"
@@ -171,7 +171,7 @@ int groups_init(const struct group_memory *memory)
 	if (is_ready)
 		return memory->alloc ? -EEXIST : 0;
 	if (!knows_of_forks)
-		gate_on_child(after_fork);
+		fork_lock_on_child(after_fork);
 	port_on_leave(leave_port);
 	knows_of_forks = true;
 	buf_init(memory);

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/fds.h"
-#include "base/gate.h"
+#include "base/fork_lock.h"
 #include "base/libc.h"
 #include "base/lock.h"
 #include "base/log.h"
@@ -72,7 +72,7 @@ static void mind_forks(void)
 	static bool knows;
 
 	if (!knows)
-		gate_on_child(after_fork);
+		fork_lock_on_child(after_fork);
 	knows = true;
 }
 

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
-#include "base/gate.h"
+#include "base/fork_lock.h"
 #include "base/libc.h"
 #include "base/lock.h"
 #include "base/vm.h"
@@ -53,7 +53,7 @@ static void mind_forks(void)
 	static bool knows;
 
 	if (!knows)
-		gate_on_child(after_fork);
+		fork_lock_on_child(after_fork);
 	knows = true;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* ops/advance.c - see ops/advance.h */
 #include "base/fds.h"
-#include "base/gate.h"
+#include "base/fork_lock.h"
 #include "ops/advance.h"
 #include "ops/history.h"
 #include "ops/ops.h"
@@ -138,7 +138,7 @@ static bool stays(struct sock *sk)
 
 void ops_advance(struct sock *sk, int fd)
 {
-	INSIDE_GATE();
+	INSIDE_FORK_LOCK();
 	sock_unshare(sk);
 	if (stays(sk))
 		return;

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/gate.h"
+#include "base/fork_lock.h"
 #include "base/libc.h"
 #include "base/log.h"
 #include "ops/builtin.h"
@@ -99,7 +99,7 @@ static int open_stream(struct osf_sock *s, struct opening *a, unsigned ms)
 static int connect_stream(const struct osf_stream_ops *ops, struct opening *a,
 			  unsigned ms)
 {
-	INSIDE_GATE();
+	INSIDE_FORK_LOCK();
 	bool may =
 	    (ops->pair || STREAM_OP(ops, connect)) && sock_procs(a->sk) == 1;
 	struct osf_sock *s = may ? stream_new(a->sk, ops) : NULL;
@@ -195,7 +195,7 @@ static int accept_stream(const struct osf_stream_ops *ops, uint64_t listener,
 			 struct sock *sk, int fd, struct sockaddr_storage *from,
 			 socklen_t *len)
 {
-	INSIDE_GATE();
+	INSIDE_FORK_LOCK();
 	struct osf_sock *s;
 	int err;
 

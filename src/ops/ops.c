@@ -7,7 +7,7 @@
 
 #include "base/env.h"
 #include "base/fds.h"
-#include "base/gate.h"
+#include "base/fork_lock.h"
 #include "base/libc.h"
 #include "base/log.h"
 #include "base/setting.h"

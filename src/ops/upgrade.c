@@ -68,7 +68,7 @@ void ops_before_sharing(struct sock *sk, int fd)
 		shm_pending_undo(sk, fd);
 }
 
-static bool forks; /* under the gate */
+static bool forks; /* under the fork lock */
 
 void ops_before_fork(void)
 {

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/fds.h"
-#include "base/gate.h"
+#include "base/fork_lock.h"
 #include "base/libc.h"
 #include "base/lock.h"
 #include "sock/region.h"
@@ -56,7 +56,7 @@ static void mind_forks(void)
 	static uint32_t knows;
 
 	if (!xchg(&knows, 1u))
-		gate_on_child(after_fork);
+		fork_lock_on_child(after_fork);
 }
 
 int region_check(int fd, struct stat *st)

@@ -18,7 +18,7 @@
 /* A page that was dropped before a fork does not exist in the child. */
 static uint32_t epoch;
 
-/* Memory for the sockets of the fork that is about to happen.  The gate lets one
+/* Memory for the sockets of the fork that is about to happen.  The fork lock lets one
  * thread fork at a time. */
 static struct {
 	uint8_t *at, *end;

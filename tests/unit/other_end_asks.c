@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/gate.h"
+#include "base/fork_lock.h"
 #include "base/libc.h"
 #include "proto/shm/notice.h"
 #include "proto/shm/other_end.h"
@@ -105,13 +105,13 @@ static void a_child_has_another_one(void **state)
 
 	assert_int_equal(other_end_ask(p.a, &e), 0);
 	assert_int_equal(n_kept(), 1);
-	gate_close();
+	fork_lock_get();
 	pid_t pid = fork();
 	if (!pid) {
-		gate_child();
+		fork_lock_child();
 		_exit(n_kept() || other_end_ask(p.a, &e) || n_kept() != 1);
 	}
-	gate_open();
+	fork_lock_put();
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
 	pair_close(p);

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <pthread.h>
 
-#include "base/gate.h"
+#include "base/fork_lock.h"
 #include "base/libc.h"
 #include "base/lock.h"
 #include "base/program.h"
@@ -20,7 +20,7 @@
 static void in_child(void)
 {
 	lock_after_fork();
-	gate_child();
+	fork_lock_child();
 	arena_after_fork();
 	ops_after_fork();
 }
@@ -32,7 +32,7 @@ __attribute__((constructor)) static void osf_start(void)
 	libc_resolve();
 	program_start();
 	if (ops_start())
-		pthread_atfork(gate_close, gate_open, in_child);
+		pthread_atfork(fork_lock_get, fork_lock_put, in_child);
 	errno = saved;
 }
 

@@ -5,7 +5,7 @@
 #include <netinet/in.h>
 #include <sys/ioctl.h>
 
-#include "base/gate.h"
+#include "base/fork_lock.h"
 #include "base/libc.h"
 #include "proto/inet/inet.h"
 #include "proto/inet/tcp_bytes.h"
@@ -66,7 +66,7 @@ void inet_seen(struct sock *sk, int fd)
 
 bool inet_keep_kernel(struct sock *sk, enum osf_reason reason)
 {
-	INSIDE_GATE();
+	INSIDE_FORK_LOCK();
 
 	if (!sock_start_moving(sk)) {
 		/* Pin it.  Dekker: a thread that starts to move it looks at

@@ -10,7 +10,7 @@
 #include <poll.h>
 #include <string.h>
 
-#include "base/gate.h"
+#include "base/fork_lock.h"
 #include "base/log.h"
 #include "base/nocancel.h"
 #include "proto/shm/inbox.h"
@@ -184,9 +184,10 @@ static void candidate_step(struct sock *sk, int fd)
 /* A fork takes the locks that the caller holds, so the step is left to a later call. */
 void shm_pending_step(struct sock *sk, int fd)
 {
-	if (!gate_try())
+	if (!fork_lock_try())
 		return;
-	int inside __attribute__((cleanup(gate_leave_cleanup), unused)) = 0;
+	int inside __attribute__((cleanup(fork_lock_leave_cleanup), unused)) =
+	    0;
 
 	candidate_step(sk, fd);
 }

@@ -19,7 +19,7 @@
 
 #include "base/atomic.h"
 #include "base/fds.h"
-#include "base/gate.h"
+#include "base/fork_lock.h"
 #include "base/kept.h"
 #include "base/libc.h"
 #include "base/lock.h"
@@ -182,7 +182,7 @@ static struct slot *slot_get(void)
 	static uint32_t knows;
 
 	if (!xchg(&knows, 1u))
-		gate_on_child(after_fork);
+		fork_lock_on_child(after_fork);
 	GUARD(&lock);
 	for (int i = 0; i < SLOTS; i++)
 		if (!load_acq(&slots[i].is_busy)) {

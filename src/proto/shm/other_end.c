@@ -12,7 +12,7 @@
 
 #include "base/atomic.h"
 #include "base/fds.h"
-#include "base/gate.h"
+#include "base/fork_lock.h"
 #include "base/libc.h"
 #include "base/lock.h"
 #include "base/nocancel.h"
@@ -185,7 +185,7 @@ static void keep(int nl)
 	static uint32_t knows;
 
 	if (!xchg(&knows, 1u))
-		gate_on_child(after_fork);
+		fork_lock_on_child(after_fork);
 	nl = fds_hide_spare(nl);
 	kept.fd = nl < 0 ? 0 : nl;
 	kept.cookie = fds_cookie(nl);

@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/fds.h"
-#include "base/gate.h"
+#include "base/fork_lock.h"
 #include "base/libc.h"
 #include "base/lock.h"
 #include "base/log.h"
@@ -143,7 +143,7 @@ static void mind_forks(void)
 	static uint32_t knows;
 
 	if (!xchg(&knows, 1u))
-		gate_on_child(after_fork);
+		fork_lock_on_child(after_fork);
 }
 
 /* The st_dev of memory files that are on no mounted file system; 0: unknown. */

@@ -27,7 +27,7 @@
 #include "base/clock.h"
 #include "base/env.h"
 #include "base/fds.h"
-#include "base/gate.h"
+#include "base/fork_lock.h"
 #include "base/log.h"
 #include "base/nocancel.h"
 #include "base/setting.h"
