@@ -112,7 +112,7 @@ static struct file *file_new(int fd, enum file_kind kind)
 	f->anchor_fd = fd;
 	f->moved_fd = -1;
 	f->items = NULL;
-	f->holding = f->renounced = NULL;
+	f->holding = f->unshared = NULL;
 	f->synced = NULL;
 	memset(f->shared_fds, 0, sizeof(f->shared_fds));
 	return f; /* a thread that finds it gone may still hold its lock */
@@ -232,7 +232,7 @@ static void sock_release(struct file *f, int fd)
 	if (!f->holding)
 		sock_maker_lets_go(sk);
 	hold_strike(f->holding);
-	hold_unkeep(f->renounced);
+	hold_unkeep(f->unshared);
 	if (sock_procs(sk) > 1)
 		anchor_clear(sk, fd); /* the others may only be about to exec */
 	if (!sock_let_go(sk, 1)) {

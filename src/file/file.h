@@ -50,7 +50,7 @@ struct file {
 	uint32_t walk;           /* last walk over all files that saw it */
 	struct holding *holding; /* our entry with the parent, if inherited */
 	struct holding
-	    *renounced; /* the same, of a socket that we parted from */
+	    *unshared; /* the same, of a socket that we parted from */
 	struct file *next_free;
 	/* At a fork: the proposal's and the channel's descriptors of a young
 	 * connection.  The numbers in the sock may later belong to another
@@ -208,13 +208,13 @@ void file_before_spawn(const void *acts, char *const *argv, char *const *envp);
 void file_spawn_dup2(const void *acts, int fd);
 void file_spawn_forget(const void *acts);
 void handoff_after_fork(void);
-/* renounce.c: this process is about to give up authority; it leaves the memory that it
+/* unshare.c: this process is about to give up authority; it leaves the memory that it
  * has from the process that forked it. */
-void file_renounce(void);
+void file_unshare(void);
 /* A fork is about to make a child in a user namespace of its own, which starts as
  * somebody else: what is in shared memory goes back to the kernel before that. */
 void file_before_stranger(void);
-bool file_may_renounce(void); /* is there any? */
+bool file_may_unshare(void); /* is there any? */
 /* leave.c: give every connection back to the kernel and forget all files, because from now
  * on osf may make no system call of its own in this process. */
 void file_leave(enum osf_reason why);

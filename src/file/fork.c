@@ -85,7 +85,7 @@ static void gain(int fd, struct file *f)
 	f->sk->st->shared = 1;
 	sock_ops(f->sk)->before_fork(f->sk);
 	file_note_shared_fds(f);
-	hold_add(f->sk, f->holding ? f->holding : f->renounced);
+	hold_add(f->sk, f->holding ? f->holding : f->unshared);
 }
 
 /* There was no memory to share this socket with the parent.  So the child gets

@@ -63,7 +63,7 @@ void hold_claimed(void);
 bool hold_any(void);
 /* This process closes the socket; NULL: it was not inherited. */
 void hold_strike(struct holding *h);
-/* The child closes a socket that it no longer shares (file/renounce.c).  Its parent counts it
+/* The child closes a socket that it no longer shares (file/unshare.c).  Its parent counts it
  * as a holder until it has ended or has closed all such sockets. */
 void hold_unkeep(struct holding *h);
 /* The memory of all sockets is about to be unmapped except where @stays is true. */

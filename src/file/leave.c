@@ -44,7 +44,7 @@ static void forget(int fd)
 
 	if (!f)
 		return;
-	f->renounced = NULL;
+	f->unshared = NULL;
 	file_forget(fd);
 	file_put(f);
 }
@@ -65,7 +65,7 @@ void file_leave(enum osf_reason why)
 
 	if (file_has_left())
 		return;
-	file_renounce();
+	file_unshare();
 	if (xchg(&file_has_left_all, true))
 		return;
 	log_info("the program limits its system calls: all stays with the "

@@ -94,7 +94,7 @@ void ops_forked(
 void ops_after_fork(void);
 
 /* The process gives up authority: leave what forks share. */
-void ops_renounce(void);
+void ops_unshare(void);
 
 /* Withdraw the announcement of @sk, a listener. */
 void ops_unannounce(struct sock *sk);

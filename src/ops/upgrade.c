@@ -91,6 +91,6 @@ void ops_after_fork(void)
 	wire_after_fork();
 }
 
-void ops_renounce(void) { history_alone(); }
+void ops_unshare(void) { history_alone(); }
 
 void ops_will_lend(void) { shm_config.lends = true; }

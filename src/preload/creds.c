@@ -2,7 +2,7 @@
 /*
  * preload/creds.c - the calls by which a process gives up authority, or gets another's
  *
- *     setuid(), setgroups(), capset(), unshare(), ...   ->  file/renounce.c, then libc
+ *     setuid(), setgroups(), capset(), unshare(), ...   ->  file/unshare.c, then libc
  *     prctl(PR_CAPBSET_DROP) and the like               ->  the same
  *     prctl(PR_SET_SECCOMP), seccomp()                  ->  file/leave.c, then libc
  *
@@ -40,7 +40,7 @@ static void before_uids(uid_t ruid, uid_t euid, uid_t suid)
 
 	if (getresuid(&r, &e, &s) || is_new(ruid, r) || is_new(euid, e) ||
 	    is_new(suid, s))
-		file_renounce();
+		file_unshare();
 }
 
 static void before_gids(gid_t rgid, gid_t egid, gid_t sgid)
@@ -49,7 +49,7 @@ static void before_gids(gid_t rgid, gid_t egid, gid_t sgid)
 
 	if (getresgid(&r, &e, &s) || is_new(rgid, r) || is_new(egid, e) ||
 	    is_new(sgid, s))
-		file_renounce();
+		file_unshare();
 }
 
 /* setfsuid() and setfsgid() change which files the process may open.  Shared memory is a
@@ -57,13 +57,13 @@ static void before_gids(gid_t rgid, gid_t egid, gid_t sgid)
 static void before_fs(uid_t to, uid_t now)
 {
 	if (is_new(to, now))
-		file_renounce();
+		file_unshare();
 }
 
 static void before_groups(size_t n)
 {
 	if (n || getgroups(0, NULL))
-		file_renounce();
+		file_unshare();
 }
 
 /* Are the capabilities at @data those that the thread has? */
@@ -86,7 +86,7 @@ static bool are_same_caps(const void *head, const void *data)
 static void before_capset(const void *head, const void *data)
 {
 	if (!are_same_caps(head, data))
-		file_renounce();
+		file_unshare();
 }
 
 static void before_setns(int fd, int type)
@@ -96,7 +96,7 @@ static void before_setns(int fd, int type)
 	int kind = libc.ioctl(fd, NS_GET_NSTYPE);
 
 	if (kind == CLONE_NEWUSER || (kind < 0 && type & CLONE_NEWUSER))
-		file_renounce();
+		file_unshare();
 }
 
 /* Does it change what capabilities the process or its next program may have? */
@@ -122,8 +122,8 @@ static void before_prctl(long option, unsigned long a, unsigned long b)
 	    (a == SECCOMP_MODE_STRICT ||
 	     (a == SECCOMP_MODE_FILTER && !is_bad_ptr(b))))
 		file_leave(OSF_REASON_SECCOMP);
-	else if (unlikely(file_may_renounce()) && is_about_caps(option, a))
-		file_renounce();
+	else if (unlikely(file_may_unshare()) && is_about_caps(option, a))
+		file_unshare();
 }
 
 static void before_seccomp(long op, unsigned long flags, unsigned long arg)
@@ -142,14 +142,14 @@ void creds_before_clone(long flags)
 void creds_after_clone(long flags)
 {
 	if (flags & CLONE_NEWUSER)
-		file_renounce();
+		file_unshare();
 }
 
 /* Most processes share nothing, and make no system call more.  errno stays. */
 #define BEFORE(what)                                                           \
 	do {                                                                   \
 		int saved = errno;                                             \
-		if (unlikely(file_may_renounce()))                             \
+		if (unlikely(file_may_unshare()))                             \
 			what;                                                  \
 		errno = saved;                                                 \
 	} while (0)
@@ -222,7 +222,7 @@ OSF_API int setgroups(size_t n, const gid_t *groups)
 
 OSF_API int initgroups(const char *user, gid_t group)
 {
-	BEFORE(file_renounce());
+	BEFORE(file_unshare());
 	return libc.initgroups(user, group);
 }
 
@@ -291,7 +291,7 @@ static void before_raw(long nr, long a, long b, long c)
 		return before_setns((int)a, (int)b);
 #ifdef SYS_landlock_restrict_self
 	case SYS_landlock_restrict_self:
-		return file_renounce();
+		return file_unshare();
 #endif
 	default:
 		return;

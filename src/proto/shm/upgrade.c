@@ -144,7 +144,7 @@ static void refuse_segment(struct sock *sk, int fd, uint32_t ring_size)
 
 /*
  * A child shares what its parent has.  If it gives up authority, it has to leave the
- * memory of a connection (file/renounce.c), and a segment that is not taken by then
+ * memory of a connection (file/unshare.c), and a segment that is not taken by then
  * could only be revoked for good.  So a process takes it back before it forks, and both
  * sides try again later: this one when it is the only holder.  A thread that sleeps on
  * the connection, or a set that watches it, would still use the segment.

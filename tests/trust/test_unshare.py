@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """
-tests/trust/test_renounce.py - a child that gives up authority leaves its parent's memory
+tests/trust/test_unshare.py - a child that gives up authority leaves its parent's memory
 
 A root server with a listener, a young connection and one in shared memory forks a worker.
 The worker gives up authority in one of the ways that there are, by libc's function or by

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * file/renounce.c - a forked process that gives up authority shares no memory any more
+ * file/unshare.c - a forked process that gives up authority shares no memory any more
  *
- *     setuid(), capset(), ...  ->  file_renounce()  ->  the kernel's call
+ *     setuid(), capset(), ...  ->  file_unshare()  ->  the kernel's call
  *
  * Parent and child map the memory of the sockets that they share.  That harms nobody
  * while both have the same authority.  When the child is about to become another user, or
@@ -94,13 +94,13 @@ static void part_from(struct file *f, int fd, struct sock *mine)
 	sock_copy(mine, &before, before.st->listening);
 	sock_forget_counts(mine); /* the others have them */
 	f->sk = mine;
-	f->renounced = f->holding;
+	f->unshared = f->holding;
 	f->holding = NULL;
 	ops_let_go(&before, fd);
 }
 
 /* False: it has to stay in the memory that it is in. */
-static bool renounce(struct file *f, int fd)
+static bool unshare_socket(struct file *f, int fd)
 {
 	if (sock_is_ours(f->sk) || sock_ops(f->sk)->is_moving || is_busy(f))
 		return false;
@@ -141,29 +141,29 @@ static bool is_only_thread(void)
 }
 
 static bool is_all_done;
-static void renounce_one(struct file *f, int fd)
+static void unshare_one(struct file *f, int fd)
 {
-	is_all_done &= renounce(f, fd);
+	is_all_done &= unshare_socket(f, fd);
 }
 
-bool file_may_renounce(void)
+bool file_may_unshare(void)
 {
 	return (arena_inherits() || port_is_open()) && !file_has_left();
 }
 
-void file_renounce(void)
+void file_unshare(void)
 {
 	int saved = errno;
 
 	file_drop_port();
-	ops_renounce();
+	ops_unshare();
 	if (!arena_inherits() || file_has_left())
 		return;
 	hold_reap();
 	walk(is_inherited, give_back);
 	is_all_done = is_only_thread() && !unwind_top;
 	if (is_all_done)
-		walk(is_inherited, renounce_one);
+		walk(is_inherited, unshare_one);
 	if (is_all_done) {
 		hold_forget_all_but(arena_has);
 		arena_drop_inherited();
