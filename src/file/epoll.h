@@ -3,10 +3,10 @@
  * file/epoll.h - epoll over kernel descriptors and upgraded sockets together
  *
  * The program's epoll descriptor stays a kernel epoll set, and every descriptor
- * stays in it.  When a socket is upgraded, its kernel entry becomes a hint
- * (edge-triggered, with our tag instead of the program's data), and we compute
- * its events here.  Notifications (sock/ready.h) and hints both put the socket
- * on the ready list.
+ * stays in it.  When a socket is upgraded, the kernel's set reports the events of
+ * its anchor to us (edge-triggered, with our tag instead of the program's data),
+ * and we compute the socket's events here.  Notifications (sock/ready.h) and
+ * the anchor's events both put the socket on the ready list.
  *
  * Lock: epoll.lock, then the socket's rx and tx.
  */
@@ -37,7 +37,7 @@ int epoll_file_wait(int epfd, struct file *fe, struct epoll_event *evs, int max,
 void epoll_merge_sock(struct file *f);
 /* @f's description goes away. */
 void epoll_forget_sock(struct file *f);
-/* The kernel's set is the program's own again: no tags, no hints, no bell. */
+/* The kernel's set is the program's own again: no tags, no anchors, no bell. */
 void epoll_restore(struct file *fe);
 /* Does the set have upgraded sockets (or may it)? */
 bool epoll_is_merged(const struct file *fe);
@@ -45,7 +45,7 @@ bool epoll_is_merged(const struct file *fe);
 uint64_t epoll_corked_until(const struct file *fe);
 /* Would epoll_wait() return something of ours now? */
 bool epoll_has_ready(struct file *fe);
-/* Has its kernel set anything for the program, hints apart? */
+/* Has its kernel set anything for the program, besides events of anchors? */
 bool epoll_kernel_ready(struct file *fe);
 /* Somebody waits for the set through the kernel (poll, another set). */
 void epoll_sleeping(struct file *fe);

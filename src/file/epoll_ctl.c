@@ -33,7 +33,7 @@ static int ctl_add(struct epoll *ep, struct file *f, int fd,
 	if (tagged)
 		item_tagged(it);
 	int err = kernel_ctl(ep, EPOLL_CTL_ADD, fd,
-			     merged ? hint_events(it) : ev->events,
+			     merged ? anchor_events(it) : ev->events,
 			     tagged ? tag_of(it) : ev->data.u64);
 	if (err) {
 		item_drop(it);
@@ -78,9 +78,9 @@ static int ctl_mod(struct epoll *ep, struct epitem *it, struct epoll_event *ev)
 	it->disabled = false;
 	it->fresh = true;
 	if (it->merged) {
-		if (unlikely(it->hints_room || was_muted)) {
-			it->hints_room = false; /* it may not ask any more */
-			item_hint(it);
+		if (unlikely(it->asks_room || was_muted)) {
+			it->asks_room = false; /* it may not ask any more */
+			item_watch_anchor(it);
 		}
 		push_ready(it);
 		kick(ep);
@@ -90,8 +90,8 @@ static int ctl_mod(struct epoll *ep, struct epitem *it, struct epoll_event *ev)
 
 /*
  * Event loops remove a socket and add it again for every answer.  The kernel's
- * entry of an upgraded socket is only our hint, so the entry and the watch may
- * stay: park the item until the program adds it again or closes the socket.
+ * entry of an upgraded socket tells only us of its anchor, so the entry and the
+ * watch may stay: park the item until the program adds it again or closes the socket.
  */
 static int ctl_del(struct epoll *ep, struct epitem *it, int fd)
 {
@@ -111,10 +111,10 @@ static int ctl_unpark(struct epoll *ep, struct epitem *it,
 		      struct epoll_event *ev)
 {
 	it->parked = false;
-	it->hints_room = false;
+	it->asks_room = false;
 	it->disabled = false;
 	if (ep->nested)
-		kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, hint_events(it),
+		kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, anchor_events(it),
 			   tag_of(it));
 	it->events = ev->events;
 	it->data = ev->data;
@@ -188,7 +188,7 @@ static void epoll_nest(struct file *fe)
 					   tag_of(it));
 			continue;
 		}
-		kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, hint_events(it),
+		kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, anchor_events(it),
 			   tag_of(it));
 		watch_by_fd(it->file->sk, &it->watch);
 		push_ready(it);

@@ -185,7 +185,7 @@ int kernel_ctl(struct epoll *ep, int op, int fd, uint32_t events, uint64_t data)
 	return libc.epoll_ctl(load_rlx(&ep->fd), op, fd, &ev) < 0 ? -errno : 0;
 }
 
-uint32_t hint_events(const struct epitem *it)
+uint32_t anchor_events(const struct epitem *it)
 {
 	/* EPOLLONESHOT has fired: nothing makes the set readable. */
 	if (unlikely(it->disabled && it->ep->nested))
@@ -193,16 +193,16 @@ uint32_t hint_events(const struct epitem *it)
 	/* Level-triggered if the set is polled from outside: it must stay
 	 * readable until the doorbell is read.  But room lasts. */
 	bool by_level =
-	    it->ep->nested && !(it->hints_room && it->events & EPOLLET);
-	return EPOLLIN | EPOLLRDHUP | (it->hints_room ? EPOLLOUT : 0) |
+	    it->ep->nested && !(it->asks_room && it->events & EPOLLET);
+	return EPOLLIN | EPOLLRDHUP | (it->asks_room ? EPOLLOUT : 0) |
 	       (by_level ? 0 : EPOLLET);
 }
 
-void item_hint(struct epitem *it)
+void item_watch_anchor(struct epitem *it)
 {
 	/* The program may have closed the number and kept a copy. */
 	if (file_is_at(it->file, it->fd))
-		kernel_ctl(it->ep, EPOLL_CTL_MOD, it->fd, hint_events(it),
+		kernel_ctl(it->ep, EPOLL_CTL_MOD, it->fd, anchor_events(it),
 			   tag_of(it));
 }
 
@@ -322,7 +322,7 @@ static bool give_back_locked(struct epitem *it)
 		       keeps_tag ? tag_of(it) : it->data.u64))
 		return false;
 	list_del(&it->ready);
-	it->queued = it->merged = it->hints_room = false;
+	it->queued = it->merged = it->asks_room = false;
 	ep->n_merged--;
 	watch_close(it->file->sk, &it->watch);
 	if (!keeps_tag) {
@@ -357,11 +357,11 @@ static void item_merge(struct epitem *it)
 	item_tagged(it);
 	/* The program may have closed the number and kept a copy. */
 	if (file_is_at(it->file, it->fd) &&
-	    kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, hint_events(it),
+	    kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, anchor_events(it),
 		       tag_of(it))) {
 		/* EPOLLEXCLUSIVE entries cannot be changed in place. */
 		kernel_ctl(ep, EPOLL_CTL_DEL, it->fd, 0, 0);
-		kernel_ctl(ep, EPOLL_CTL_ADD, it->fd, hint_events(it),
+		kernel_ctl(ep, EPOLL_CTL_ADD, it->fd, anchor_events(it),
 			   tag_of(it));
 	}
 	item_merged(it);

@@ -4,7 +4,7 @@
  *
  *     notification  ->  ready list   ->  the program
  *                   ->  behind list, until the kernel's set has been polled
- *     kernel's event  ->  a hint becomes a notification
+ *     kernel's event  ->  that of an anchor becomes a notification
  *                     ->  the program's own entry goes to the program as it is
  *
  * The kernel reports events in the order of its wake-ups.  Here events come
@@ -141,15 +141,15 @@ static bool has_edge(struct epitem *it, struct sock *sk, uint32_t ev,
 }
 
 /* It waits for room.  If the kernel reports that, the entry must ask for it. */
-static COLD void hint_room(struct epitem *it, const struct sock_ops *ops)
+static COLD void ask_room(struct epitem *it, const struct sock_ops *ops)
 {
 	struct pollfd p = { .events = POLLOUT };
 
 	ops->sleep_on(it->file->sk, &p);
 	if (!(p.events & POLLOUT))
 		return;
-	it->hints_room = true;
-	item_hint(it);
+	it->asks_room = true;
+	item_watch_anchor(it);
 }
 
 /* Events of the item now; if none, ask for notification and look once more. */
@@ -176,8 +176,8 @@ static uint32_t item_events(struct epitem *it)
 	/* Room that came and went between two looks is an edge, too; the kernel sees it. */
 	if (!by_level && !ops->own_events)
 		arm |= it->events & EPOLLOUT;
-	if (unlikely(arm & EPOLLOUT) && !it->hints_room)
-		hint_room(it, ops);
+	if (unlikely(arm & EPOLLOUT) && !it->asks_room)
+		ask_room(it, ops);
 	uint32_t ev = ops->events(sk, item_fd(it)) & want;
 	if (by_level)
 		return ev;
@@ -240,7 +240,7 @@ static int collect_ready(struct epoll *ep, struct epoll_event *evs, int max,
 		if (it->events & EPOLLONESHOT) {
 			it->disabled = true;
 			if (unlikely(ep->nested))
-				item_hint(it);
+				item_watch_anchor(it);
 		} else if (!(it->events & EPOLLET)) {
 			list_del(&it->ready);
 			list_add_tail(&again, &it->ready);
@@ -327,8 +327,8 @@ static bool tells_news(const struct epitem *it)
 	return it->disabled || it->events & EPOLLET;
 }
 
-/* A hint from the kernel about an upgraded socket's anchor. */
-static void hint(struct epitem *it, uint32_t events)
+/* The kernel has reported @events of an upgraded socket's anchor. */
+static void anchor_event(struct epitem *it, uint32_t events)
 {
 	struct sock *sk = it->file->sk;
 
@@ -340,7 +340,8 @@ static void hint(struct epitem *it, uint32_t events)
 		look_for_others(sk);
 	if (tells_news(it))
 		events |= EPOLLET;
-	it->news |= sock_ops(sk)->hint(sk, item_fd(it), events, &it->watch);
+	it->news |=
+	    sock_ops(sk)->anchor_event(sk, item_fd(it), events, &it->watch);
 	if (!it->parked)
 		push_news(it, &it->ep->ready);
 }
@@ -389,7 +390,7 @@ static int translate_locked(struct epoll *ep, struct epoll_event *evs, int n,
 			continue;
 		}
 		if (it->merged) {
-			hint(it, evs[i].events);
+			anchor_event(it, evs[i].events);
 			continue;
 		}
 		if (likely(tag_generation(data) == it->generation))
@@ -401,9 +402,9 @@ static int translate_locked(struct epoll *ep, struct epoll_event *evs, int n,
 }
 
 /*
- * Replace tagged entries of kernel sockets by the program's data, drop hints,
- * and leave the program's own entries alone.  Returns how many of @evs[0..n)
- * remain.
+ * Replace tagged entries of kernel sockets by the program's data, drop events of
+ * anchors, and leave the program's own entries alone.  Returns how many of
+ * @evs[0..n) remain.
  */
 int epoll_translate(struct epoll *ep, struct epoll_event *evs, int n)
 {
@@ -462,7 +463,7 @@ bool epoll_has_ready(struct file *fe)
 }
 
 /* Doorbells that nobody has read, and ends.  False: there are none. */
-static bool read_hints(struct epoll *ep)
+static bool read_anchor_events(struct epoll *ep)
 {
 	bool any = false;
 	GUARD(&ep->lock);
@@ -473,10 +474,11 @@ static bool read_hints(struct epoll *ep)
 		if (!it->in_use || !it->merged || it->parked || is_child(it))
 			continue;
 		struct sock *sk = it->file->sk;
-		/* An unread doorbell or an ended anchor is a hint. */
+		/* An unread doorbell and an ended anchor are events that the program
+		 * does not see. */
 		if (load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN ||
 		    sock_ops(sk)->is_rung(sk)) {
-			hint(it, 0);
+			anchor_event(it, 0);
 			any = true;
 		}
 	}
@@ -486,8 +488,9 @@ static bool read_hints(struct epoll *ep)
 /*
  * The kernel has no way to look at events without consuming them.  It reports
  * level-triggered events again, but an edge of the program's own entry would be
- * lost.  So do not consume: if the kernel's set is readable and no hint of ours
- * explains why, report the set as ready.  A hint may be of what has just come: look again.
+ * lost.  So do not consume: if the kernel's set is readable and no anchor
+ * explains why, report the set as ready.  An anchor's event may have come just now:
+ * look again.
  */
 bool epoll_kernel_ready(struct file *fe)
 {
@@ -495,13 +498,13 @@ bool epoll_kernel_ready(struct file *fe)
 
 	struct pollfd p = { .fd = load_rlx(&ep->fd), .events = POLLIN };
 	uint64_t kicks;
-	bool hinted = ep->kick_fd >= 0 &&
-		      nocancel_read(ep->kick_fd, &kicks, sizeof(kicks)) > 0;
+	bool explained = ep->kick_fd >= 0 &&
+			 nocancel_read(ep->kick_fd, &kicks, sizeof(kicks)) > 0;
 
 	if (load_rlx(&ep->idle_fd) >= 0) {
 		idle_run(); /* its events are not the program's */
-		hinted = true;
+		explained = true;
 	}
-	hinted |= read_hints(ep);
-	return !hinted || nocancel_poll(&p, 1, 0) > 0 || epoll_has_ready(fe);
+	explained |= read_anchor_events(ep);
+	return !explained || nocancel_poll(&p, 1, 0) > 0 || epoll_has_ready(fe);
 }

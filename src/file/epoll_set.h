@@ -55,7 +55,7 @@ struct epitem {
 	bool in_use;
 	bool merged;      /* served here; else by the kernel */
 	bool tagged;      /* the kernel's entry carries our tag */
-	bool hints_room;  /* the kernel's entry asks for EPOLLOUT, too */
+	bool asks_room;   /* the kernel's entry asks for EPOLLOUT, too */
 	bool disabled;    /* EPOLLONESHOT has fired */
 	bool parked;      /* the program removed it; see ctl_del() */
 	bool moves;       /* out of the kernel's set, to be put in again */
@@ -138,17 +138,17 @@ void kick(struct epoll *ep);
 /* epoll_ctl() on the kernel's set: 0 or -errno. */
 int kernel_ctl(struct epoll *ep, int op, int fd, uint32_t events,
 	       uint64_t data);
-uint32_t hint_events(const struct epitem *it);
-/* Change the kernel's entry of a merged item to what hint_events() says now. */
-void item_hint(struct epitem *it);
+uint32_t anchor_events(const struct epitem *it);
+/* Change the kernel's entry of a merged item to what anchor_events() says now. */
+void item_watch_anchor(struct epitem *it);
 
 /* epoll_ready.c.  Collects events of our sockets.  @has_asked: the kernel was
  * polled just now.  @before: how many go before the kernel's events.  -EAGAIN:
  * poll the kernel first. */
 int epoll_collect(struct epoll *ep, struct epoll_event *evs, int max,
 		  bool has_asked, int *before);
-/* Restore the program's data in @evs[0..n) and drop our hints.  Returns how
- * many events remain. */
+/* Restore the program's data in @evs[0..n) and drop the events of anchors.
+ * Returns how many events remain. */
 int epoll_translate(struct epoll *ep, struct epoll_event *evs, int n);
 /* Does any of them carry our tag? */
 bool epoll_has_tag(const struct epoll_event *evs, int n);

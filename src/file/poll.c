@@ -117,7 +117,7 @@ static short kernel_revents(struct entry *e, short re)
 {
 	if (!e->file || !re)
 		return re;
-	/* A merged set may be readable only because of our hint: check whether
+	/* A merged set may be readable only because of an anchor: check whether
 	 * it would return an event. */
 	if (e->file->kind == FILE_EPOLL)
 		return epoll_kernel_ready(e->file) ? re : 0;

@@ -108,7 +108,7 @@ static void on_anchor(struct group *g, struct gsock *s, uint32_t events)
 {
 	if (events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP))
 		s->hung_up = 1;
-	sock_ops(s->sk)->hint(s->sk, s->fd, events, &s->watch);
+	sock_ops(s->sk)->anchor_event(s->sk, s->fd, events, &s->watch);
 	if (s->is_closing || gsock_rx(g, s))
 		work_add(s); /* and room, perhaps */
 }

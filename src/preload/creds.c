@@ -149,7 +149,7 @@ void creds_after_clone(long flags)
 #define BEFORE(what)                                                           \
 	do {                                                                   \
 		int saved = errno;                                             \
-		if (unlikely(file_may_unshare()))                             \
+		if (unlikely(file_may_unshare()))                              \
 			what;                                                  \
 		errno = saved;                                                 \
 	} while (0)

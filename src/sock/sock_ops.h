@@ -141,8 +141,8 @@ struct sock_ops {
 	 * another way.  EPOLLET: the set reports only
 	 * what is new, so the protocol reads the doorbell even if the program
 	 * has not read all bytes. */
-	bool (*hint)(struct sock *sk, int fd, unsigned events,
-		     const struct watch *w);
+	bool (*anchor_event)(struct sock *sk, int fd, unsigned events,
+			     const struct watch *w);
 	/* Does the anchor hold something unread of the protocol's own?  Remove
 	 * it; the caller holds the rx lock: see sock/anchor.h. */
 	bool (*is_rung)(const struct sock *sk);

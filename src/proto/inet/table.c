@@ -195,7 +195,7 @@ static int kernel_disconnect(struct sock *sk, int fd,
 	.sleep = asleep_in_calls, .inq = kernel_inq, .outq = kernel_outq,      \
 	.events = kernel_events, .events_now = kernel_events,                  \
 	.watch = by_anchor, .arm = needs_no_arming, .sleep_on = on_itself,     \
-	.hint = is_news, .is_rung = is_not_rung, .drain = nothing,             \
+	.anchor_event = is_news, .is_rung = is_not_rung, .drain = nothing,     \
 	.next_ns = never, .opt_changed = tell_anchor,                          \
 	.async_changed = nothing, .tcp_info = knows_all,                       \
 	.so_error = ask_anchor, .is_over = is_there_still,                     \

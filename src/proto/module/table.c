@@ -73,8 +73,8 @@ static void sleep_on(struct sock *sk, struct pollfd *p)
 }
 
 /* Of the anchor: news only in what the kernel carries again. */
-static bool hint(struct sock *sk, int fd, unsigned events,
-		 const struct watch *w)
+static bool anchor_event(struct sock *sk, int fd, unsigned events,
+			 const struct watch *w)
 {
 	return stream_of(sk)->tx_back;
 }
@@ -287,7 +287,7 @@ const struct sock_ops stream_ops = {
 	.watch = watch,
 	.arm = stream_arm,
 	.sleep_on = sleep_on,
-	.hint = hint,
+	.anchor_event = anchor_event,
 	.is_rung = is_not_rung,
 	.drain = nothing,
 	.next_ns = stream_next_ns,

@@ -241,7 +241,8 @@ bool shm_arm_for(struct sock *sk, int fd, unsigned events,
 	       !load_rlx(&shm_w(sk)->rx_back);
 }
 
-bool shm_hint(struct sock *sk, int fd, unsigned events, const struct watch *w)
+bool shm_anchor_event(struct sock *sk, int fd, unsigned events,
+		      const struct watch *w)
 {
 	bool ends = events & (POLLHUP | POLLERR | POLLRDHUP);
 

@@ -191,7 +191,8 @@ void shm_tell_self(struct sock *sk);
 void shm_watch(struct sock *sk, struct watch *w);
 bool shm_arm_for(struct sock *sk, int fd, unsigned events,
 		 const struct watch *w);
-bool shm_hint(struct sock *sk, int fd, unsigned events, const struct watch *w);
+bool shm_anchor_event(struct sock *sk, int fd, unsigned events,
+		      const struct watch *w);
 /* Does the peer post to an inbox of this process?  If it posts to one of
  * another process that share it, it has to ring instead. */
 bool shm_has_inbox(const struct sock *sk);

@@ -53,8 +53,8 @@ static bool arm(struct sock *sk, int fd, unsigned events, const struct watch *w)
 /* The anchor is silent, except for what happens to it: `ss -K`. */
 static void sleep_on(struct sock *sk, struct pollfd *p) { p->fd = -1; }
 
-static bool hint(struct sock *sk, int fd, unsigned events,
-		 const struct watch *w)
+static bool anchor_event(struct sock *sk, int fd, unsigned events,
+			 const struct watch *w)
 {
 	return false;
 }
@@ -238,7 +238,7 @@ const struct sock_ops tcp_ops = {
 	.watch = watch,
 	.arm = arm,
 	.sleep_on = sleep_on,
-	.hint = hint,
+	.anchor_event = anchor_event,
 	.is_rung = is_not_rung,
 	.drain = nothing,
 	.next_ns = never,
