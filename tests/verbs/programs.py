@@ -17,6 +17,9 @@ import subprocess
 import sys
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "app"))
+from ports import free_port  # noqa: E402, F401, for the tests
+
 BUILD = os.environ.get("OSF_BUILD", "build")
 OSF = os.path.join(BUILD, "osf")
 # Of one program.  perftest measures the clock's speed first, a second or two on a busy machine.
@@ -32,12 +35,6 @@ def need(program, package):
     if not shutil.which(program):
         print("skip: no %s (%s)" % (program, package))
         sys.exit(77)
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def own_address():
