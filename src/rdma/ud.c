@@ -9,8 +9,8 @@
  *
  * A datagram that finds no receive is lost, and so is one whose ring stays full: a
  * sender waits for a second for a receiver that does not read, and no more until it does.
- * So long, too, the end of a queue pair waits for who reads: its ring ends with it.  A stranger's connection is closed
- * before anything is received from it.
+ * So long, too, the end of a queue pair waits for who reads: its ring ends with it.  A
+ * stranger's connection is closed before anything is received from it.
  */
 #include <errno.h>
 #include <poll.h>
@@ -28,6 +28,7 @@
 #define UD_RING (1024u * 1024) /* a power of two */
 #define LOOK_NS (20 * NS_PER_US)
 #define HELLO_MS 5 /* for the greeting of one of our own user's */
+#define GREETS 16  /* of one who gets no core for HELLO_MS, so often in a row */
 #define PATIENCE_NS NS_PER_S
 #define LINGER_US 50
 #define ARRIVALS 256u
@@ -47,7 +48,7 @@ static struct {
  * The sender.
  */
 
-int ud_greet(uint32_t block, const struct hello *h)
+static int greet_once(uint32_t block, const struct hello *h)
 {
 	struct sockaddr_un un;
 	socklen_t len = self_socket_name(&un, block);
@@ -61,6 +62,17 @@ int ud_greet(uint32_t block, const struct hello *h)
 	    libc.send(s, h, sizeof(*h), MSG_NOSIGNAL) < 0)
 		err = -errno;
 	libc.close(s);
+	return err;
+}
+
+/* Between the two calls the receiver may wait for us in vain and hang up: send() then says
+ * EPIPE. */
+int ud_greet(uint32_t block, const struct hello *h)
+{
+	int err = -EPIPE;
+
+	for (int i = 0; i < GREETS && err == -EPIPE; i++)
+		err = greet_once(block, h);
 	return err;
 }
 
@@ -236,13 +248,17 @@ int ud_send(struct qp *qp, struct swqe *w)
  * The receiver.
  */
 
-/* A greeting on @ch, of one we may share memory with. */
+/* A greeting on @ch, of one we may share memory with.  One that is not there by now must not
+ * come later, and get lost: its sender is to hear of it, and to greet again. */
 static bool receive_hello(int ch, struct hello *h)
 {
 	struct pollfd pfd = { ch, POLLIN, 0 };
 
-	if (trust_check(ch) || libc.poll(&pfd, 1, HELLO_MS) != 1 ||
-	    libc.recv(ch, h, sizeof(*h), MSG_DONTWAIT) != sizeof(*h))
+	if (trust_check(ch))
+		return false;
+	if (libc.poll(&pfd, 1, HELLO_MS) != 1)
+		libc.shutdown(ch, SHUT_RD);
+	if (libc.recv(ch, h, sizeof(*h), MSG_DONTWAIT) != sizeof(*h))
 		return false;
 	if (h->magic == KNOCK_MAGIC)
 		mcast_knocked();
