@@ -50,8 +50,8 @@ enum far_op {
 	FAR_RECV,       /* bytes at most, waits for all -> right bytes */
 	FAR_RECV_LATER, /* the same 60 ms after it answered 0 */
 	FAR_COUNT,      /* bytes at most -> bytes, whatever they are */
-	FAR_DRAIN,      /* until EOF or 300 ms of silence -> bytes */
-	FAR_SHUT,       /* how -> 0 */
+	FAR_DRAIN, /* bytes at least, until EOF or 300 ms of silence -> bytes */
+	FAR_SHUT,  /* how -> 0 */
 	FAR_SHUT_LATER,
 	FAR_CLOSE, /* - -> 0 */
 	FAR_CLOSE_LATER,

@@ -312,7 +312,7 @@ static void by_epoll_edge(struct ctx *x) { by_epoll(x, EPOLLIN | EPOLLET); }
 
 static void by_looking(struct ctx *x)
 {
-	long long end = ms_now() + 3000;
+	long long end = ms_now() + 10000;
 	int q = 0;
 
 	while (!q && ms_now() < end) {

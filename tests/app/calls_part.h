@@ -26,7 +26,7 @@
 
 #include "calls.h"
 
-#define CHILD_S 15      /* alarm of every child */
+#define CHILD_S 45 /* alarm of every child: less than a scenario may take */
 #define PART_REPORT 190 /* where parts report: 1 may be the connection */
 
 struct part {

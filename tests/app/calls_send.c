@@ -153,7 +153,7 @@ SCENARIO(send_until_full)
 	RES("nonblock", send(x->fd, buf, n(10), 0));
 	RES("write", write(x->fd, buf, n(10)));
 	RES("zero", send(x->fd, buf, n(0), 0));
-	long r = far_do(x, FAR_DRAIN, 0);
+	long r = far_do(x, FAR_DRAIN, (long)total);
 	out(" %s", r == (long)total ? "all-there" : "lost");
 	state(x, "drained");
 	send_made(x, "again", 10, 0);
@@ -181,7 +181,7 @@ SCENARIO(send_nonblock_partial)
 		total += r > 0 ? (size_t)r : 0;
 	} while (r == (long)sizeof(buf));
 	out(" %s", r > 0 || errno == EAGAIN ? "partial" : "odd");
-	r = far_do(x, FAR_DRAIN, 0);
+	r = far_do(x, FAR_DRAIN, (long)total);
 	out(" %s", r == (long)total ? "all-there" : "lost");
 }
 

@@ -303,7 +303,7 @@ SCENARIO(process_jump_send)
 		RES("NO-JUMP", send(x->fd, buf, n(sizeof(buf)), 0));
 	}
 	/* Some of the last may be on its way: it has the right bytes. */
-	long r = far_do(x, FAR_DRAIN, 0);
+	long r = far_do(x, FAR_DRAIN, (long)total);
 	out(" %s", r >= (long)total ? "all-there" : "lost");
 	x->sent += (uint64_t)r - total;
 	play(x, "s10r10w10f10");
@@ -411,7 +411,7 @@ SCENARIO(process_cancel_send)
 	pthread_cancel(t);
 	pthread_join(t, &result);
 	out(" canceled=%d", result == PTHREAD_CANCELED);
-	long r = far_do(x, FAR_DRAIN, 0);
+	long r = far_do(x, FAR_DRAIN, (long)total);
 	out(" %s", r == (long)total ? "all-there" : "lost");
 	play(x, "s10r10w10f10");
 }

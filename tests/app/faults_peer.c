@@ -498,7 +498,7 @@ static pid_t child_that_waits(struct ctx *x, bool execs)
 
 static void wait_for_exec(pid_t pid)
 {
-	uint64_t end = ms_now() + 3000;
+	uint64_t end = ms_now() + ANSWER_MS;
 	char path[64], text[32] = "";
 
 	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
@@ -515,7 +515,7 @@ static void wait_for_exec(pid_t pid)
 }
 
 /* A process looks now and then, not at each turn, whether it is alone again. */
-#define IN_TIME_S 5
+#define IN_TIME_S 20
 
 static void need_upgraded_in_time(struct ctx *x)
 {

@@ -163,7 +163,7 @@ static bool is_enough(const struct host *h, uint64_t end)
 
 	if (now <= end)
 		return false;
-	return now > end + 3000 ||
+	return now > end + ANSWER_MS ||
 	       (h->n_visits > 0 &&
 		(!has_stats() ||
 		 (stats_of(h->x->near_pid, &st) && st.totals.n_upgraded > 0)));
