@@ -643,8 +643,8 @@ SCENARIO(recv_short_after_hup)
 	int room = 4096;
 	ssize_t r = 1;
 
-	RES("room", setsockopt(x->fd, SOL_SOCKET, SO_RCVBUF, &room,
-			       sizeof(room)));
+	RES("room",
+	    setsockopt(x->fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room)));
 	for (int i = 0; i < 16; i++) {
 		made(x, buf, 20000);
 		RES("send", send(x->fd, buf, n(20000), 0));
