@@ -169,7 +169,6 @@ class Opener:
     def ready(self, pid, fd):
         """Says which process and descriptor the recall is to use."""
         side = SIDE_AT + SIDE_BYTES
-        self.u32(16, 1)
         struct.pack_into("=Q", self.seg, side + 8, self.n)
         self.u32(side + 24, pid)
         self.u32(side + 28, fd)

@@ -7,9 +7,11 @@ tests/trust/victim.py - programs that are attacked, and know nothing of osf
     victim.py any PORT            the same, with calls of all kinds that may not block; at the
                                   end of its input it says how long they took
     victim.py ask PORT N          asks N times, and checks each answer
-    victim.py pass PORT FILE      locks FILE, echoes one connection until "END__", passes
+    victim.py pass PORT FILE [FIFO]
+                                  locks FILE, echoes one connection until "END__", passes
                                   the connection on, and says whether FILE is locked, how
-                                  long that took, and how much memory
+                                  long that took, and how much memory; with a FIFO, it first
+                                  waits for somebody who opens it
 
 Each prints "slow: ..." for a call on a non-blocking socket that took that long.
 """
@@ -142,7 +144,7 @@ def is_locked(path):
                           text=True, env={}).stdout.strip() == "locked"
 
 
-def pass_on(port, path):
+def pass_on(port, path, fifo=None):
     file = open(path, "a+")
     fcntl.lockf(file, fcntl.LOCK_EX)
     listener = listen(port)
@@ -153,6 +155,8 @@ def pass_on(port, path):
         if not data or data == b"END__":
             break
         timed(conn.send, data)
+    if fifo:
+        open(fifo).close()
     here, there = socket.socketpair()
     calls, memory = timing.Calls(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     calls(here.sendmsg, [b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS,
@@ -170,4 +174,4 @@ elif sys.argv[1] == "any":
 elif sys.argv[1] == "ask":
     ask(int(sys.argv[2]), int(sys.argv[3]))
 elif sys.argv[1] == "pass":
-    pass_on(int(sys.argv[2]), sys.argv[3])
+    pass_on(int(sys.argv[2]), *sys.argv[3:])

@@ -9,7 +9,9 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -18,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/atomic.h"
+#include "base/clock.h"
 #include "base/fds.h"
 #include "base/fork_lock.h"
 #include "base/kept.h"
@@ -31,18 +34,33 @@
 #include "proto/shm/segment.h"
 #include "proto/shm/trust.h"
 
+#ifndef SO_NETNS_COOKIE
+#define SO_NETNS_COOKIE 71
+#endif
 #define SLOTS 16 /* processes at a time */
 #define STACK_BYTES 8192
 #define PATIENCE_S 5 /* of a process whose parent says nothing more */
-/* How long we wait for an answer.  The peer cannot delay it, because the kernel
- * answers; but the other process needs a core.  On a machine that runs at all,
- * the answer comes in time. */
-#define BORROW_MS 10000
+/* How long we wait for an answer of another process, which needs a core.  On a machine that
+ * runs at all, the answer comes in time. */
+#define ANSWER_NS (10 * NS_PER_S)
+/* How long we wait for one that sleeps in a call on the peer's socket: before it has the
+ * socket's addresses we can go on without it, afterwards the connection is lost.  A thread
+ * of an honest peer may have lost its core inside a send(). */
+#define ASLEEP_NS (5 * NS_PER_MS)
+#define ASLEEP_MAX_NS (2 * NS_PER_S)
+#define FAR_BYTES 4096 /* at a time: they lie on the other process's stack */
 #define KEPT_MAX 16
 #define WAITING_MAX 16 /* past that, connections stay with the kernel */
 #define WAITING_ROOM 1024u
 #define LARGE (64 << 20) /* memory that it takes long to free: some 3 ms */
 #define MESSAGES_MAX 300 /* max_dgram_qlen is 10 at first */
+
+/* What we ask a process to do with a socket that it holds for us. */
+enum { FAR_SEND, FAR_SHUT, FAR_CLOSE };
+struct far_request {
+	uint32_t what;
+	char bytes[FAR_BYTES];
+};
 
 /* What one process works on.  It shares our memory, so its stack is ours. */
 struct slot {
@@ -51,6 +69,7 @@ struct slot {
 	void (*work)(struct slot *s);
 	int fd, pid, their_fd, out;
 	int keep; /* the one descriptor that is needed there; -1: none */
+	int second_pid;
 	void *map;
 	size_t bytes;
 	bool is_ours; /* @their_fd is one of our own */
@@ -92,45 +111,62 @@ static void close_it(struct slot *s)
 
 static void unmap_it(struct slot *s) { rawcall(SYS_munmap, s->map, s->bytes); }
 
-static int option_of(int fd, int name)
+static long option_of(int fd, int name, void *value, socklen_t len)
 {
-	int v = -1;
-	socklen_t len = sizeof(v);
-
-	return rawcall(SYS_getsockopt, fd, SOL_SOCKET, name, &v, &len) ? -1 : v;
+	return rawcall(SYS_getsockopt, fd, SOL_SOCKET, name, value, &len);
 }
 
 /* Fails at once on what is no socket. */
 static bool is_tcp(int fd)
 {
-	return option_of(fd, SO_TYPE) == SOCK_STREAM &&
-	       option_of(fd, SO_PROTOCOL) == IPPROTO_TCP;
+	int type, protocol;
+
+	return !option_of(fd, SO_TYPE, &type, sizeof(type)) &&
+	       !option_of(fd, SO_PROTOCOL, &protocol, sizeof(protocol)) &&
+	       type == SOCK_STREAM && protocol == IPPROTO_TCP;
 }
 
-static void send_it(int out, int fd)
+/* As tcp_end_of(). */
+static bool end_there(int fd, struct tcp_end *out)
 {
-	union {
-		struct cmsghdr align;
-		char buf[CMSG_SPACE(sizeof(int))];
-	} control = { 0 };
-	char byte = 0;
-	struct iovec iov = { &byte, 1 };
-	struct msghdr msg = { .msg_iov = &iov,
-			      .msg_iovlen = 1,
-			      .msg_control = control.buf,
-			      .msg_controllen = sizeof(control.buf) };
-	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+	socklen_t len = sizeof(out->local), peer_len = sizeof(out->peer);
 
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int));
-	*(int *)CMSG_DATA(c) = fd;
-	rawcall(SYS_sendmsg, out, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+	*out = (struct tcp_end){ 0 };
+	option_of(fd, SO_NETNS_COOKIE, &out->netns, sizeof(out->netns));
+	return !rawcall(SYS_getsockname, fd, &out->local, &len) &&
+	       !rawcall(SYS_getpeername, fd, &out->peer, &peer_len);
 }
 
-/* Send the descriptor back if it is a TCP socket. */
-static void borrow_it(struct slot *s)
+static bool answer(int out, const void *what, size_t n)
 {
+	return rawcall(SYS_sendto, out, what, n, MSG_NOSIGNAL, NULL, 0) > 0;
+}
+
+/* Does with the socket what we are asked to, until we are asked no more. */
+static void serve(int out, int other)
+{
+	struct far_request r;
+	int32_t did = 0;
+	long n;
+
+	while (answer(out, &did, sizeof(did))) {
+		n = rawcall(SYS_recvfrom, out, &r, sizeof(r), 0, NULL, NULL);
+		if (n < (long)offsetof(struct far_request, bytes) ||
+		    r.what == FAR_CLOSE)
+			return;
+		n -= (long)offsetof(struct far_request, bytes);
+		did = (int32_t)(r.what == FAR_SHUT
+				    ? rawcall(SYS_shutdown, other, SHUT_WR)
+				    : rawcall(SYS_sendto, other, r.bytes, n,
+					      MSG_DONTWAIT | MSG_NOSIGNAL, NULL,
+					      0));
+	}
+}
+
+/* Says what the descriptor leads to, if it is a TCP socket, and serves. */
+static void lend_it(struct slot *s)
+{
+	struct tcp_end end;
 	int got = s->their_fd;
 
 	if (!s->is_ours) {
@@ -138,9 +174,9 @@ static void borrow_it(struct slot *s)
 		got = (int)rawcall(SYS_pidfd_getfd, pidfd, s->their_fd, 0);
 		rawcall(SYS_close, pidfd);
 	}
-	if (got >= 0 && is_tcp(got))
-		send_it(s->out, got);
-	rawcall(SYS_close, s->out);
+	if (got >= 0 && is_tcp(got) && end_there(got, &end) &&
+	    answer(s->out, &end, sizeof(end)))
+		serve(s->out, got);
 }
 
 static int run_second(void *arg)
@@ -157,17 +193,14 @@ static int run_first(void *arg)
 {
 	struct slot *s = arg;
 
-	if (s->is_ours) {
-		s->work(s);
-		store_rel(&s->is_busy, 0u);
-		rawcall(SYS_exit, 0);
-	}
 	/* The program goes on when this process has ended.  By then this
 	 * process must not hold the program's sockets open. */
-	kept_close_others(s->keep, -1);
-	if (libc.clone(run_second, s->second + STACK_BYTES,
+	kept_close_others(s->keep, s->is_ours ? s->their_fd : -1);
+	s->second_pid =
+	    libc.clone(run_second, s->second + STACK_BYTES,
 		       CLONE_VM | CLONE_FILES | CLONE_FS | CLONE_CHILD_CLEARTID,
-		       s, NULL, NULL, &s->is_busy) < 0)
+		       s, NULL, NULL, &s->is_busy);
+	if (s->second_pid < 0)
 		store_rel(&s->is_busy, 0u);
 	rawcall(SYS_exit, 0);
 	return 0;
@@ -428,64 +461,123 @@ void discard_passed(int fd)
 		let_go(fd);
 }
 
-/* The descriptor that the other process sends, or -1. */
-static int receive_it(int fd)
+/* In a call that no signal ends. */
+static bool is_asleep(pid_t pid)
 {
-	union {
-		struct cmsghdr align;
-		char buf[CMSG_SPACE(sizeof(int))];
-	} control;
-	char byte;
-	struct iovec iov = { &byte, 1 };
-	struct msghdr msg = { .msg_iov = &iov,
-			      .msg_iovlen = 1,
-			      .msg_control = control.buf,
-			      .msg_controllen = sizeof(control.buf) };
-	struct pollfd p = { .fd = fd, .events = POLLIN };
-	int got = -1;
+	char path[32], text[128] = "";
 
-	if (nocancel_poll(&p, 1, BORROW_MS) != 1 ||
-	    nocancel_recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != 1)
-		return -1;
-	struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
-	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
-		memcpy(&got, CMSG_DATA(c), sizeof(got));
-	return got;
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	int fd = nocancel_open(path, O_RDONLY | O_CLOEXEC, 0);
+	if (fd >= 0) {
+		if (nocancel_read(fd, text, sizeof(text) - 1) < 0)
+			text[0] = '\0';
+		nocancel_close(fd);
+	}
+	const char *at = strrchr(text, ')');
+	return at && !strncmp(at, ") D", 3);
 }
 
-static int borrow_over(int pair[2], int fd, pid_t pid, int their_fd)
+/* Waits for an answer of @len bytes.  Return: 0; -EPIPE: it has none; -ETIMEDOUT */
+static int far_answer(const struct far_end *far, void *out, size_t len,
+		      uint64_t asleep_ns)
+{
+	struct pollfd p = { .fd = far->channel, .events = POLLIN };
+	uint64_t start = now_ns(), awake = start, now = start;
+
+	while (now - start < ANSWER_NS && now - awake < asleep_ns) {
+		if (nocancel_poll(&p, 1, 1) > 0)
+			return nocancel_recv(far->channel, out, len,
+					     MSG_DONTWAIT) == (ssize_t)len
+				   ? 0
+				   : -EPIPE;
+		now = now_ns();
+		if (!is_asleep(far->pid))
+			awake = now;
+	}
+	return -ETIMEDOUT;
+}
+
+static void far_ask(const struct far_end *far, uint32_t what, const void *bytes,
+		    size_t n)
+{
+	struct iovec iov[] = { { &what, sizeof(what) }, { (void *)bytes, n } };
+	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 2 };
+
+	nocancel_sendmsg(far->channel, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void far_close(struct far_end *far)
+{
+	if (far->channel < 0)
+		return;
+	far_ask(far, FAR_CLOSE, NULL, 0);
+	nocancel_close(far->channel);
+	far->channel = -1;
+}
+
+ssize_t far_send(const struct far_end *far, const void *bytes, size_t n)
+{
+	int32_t did;
+
+	far_ask(far, FAR_SEND, bytes, MIN(n, (size_t)FAR_BYTES));
+	return far_answer(far, &did, sizeof(did), ASLEEP_MAX_NS) ? -ETIMEDOUT
+								 : did;
+}
+
+void far_shut(const struct far_end *far)
+{
+	int32_t did;
+
+	far_ask(far, FAR_SHUT, NULL, 0);
+	(void)far_answer(far, &did, sizeof(did), ASLEEP_MAX_NS);
+}
+
+/* A process that has @their_fd of @pid, or finds that it is of no use, and ends. */
+static bool lend(int pair[2], pid_t pid, int their_fd, struct far_end *out)
 {
 	struct slot *s = slot_get();
 
 	if (!s)
-		return -1;
-	s->work = borrow_it;
+		return false;
+	s->work = lend_it;
 	s->pid = pid;
 	s->is_ours = pid == getpid();
 	s->their_fd = their_fd;
 	s->out = s->keep = pair[1];
 	if (!start(s))
-		return -1;
-	nocancel_close(pair[1]);
-	pair[1] = -1;
-	int other = receive_it(pair[0]);
-	if (other < 0 || are_two_ends(fd, other))
-		return other;
-	discard_passed(other);
-	return -1;
+		return false;
+	*out = (struct far_end){ pair[0], s->second_pid };
+	return s->second_pid > 0;
 }
 
-int borrow_other_end(int fd, pid_t pid, int their_fd)
+static bool is_other_end(int fd, const struct far_end *far)
 {
-	int pair[2], saved = errno, other;
+	struct tcp_end ours, theirs;
+	int32_t did;
+
+	return !far_answer(far, &theirs, sizeof(theirs), ASLEEP_NS) &&
+	       !far_answer(far, &did, sizeof(did), ASLEEP_NS) &&
+	       tcp_end_of(fd, &ours) && are_two_ends(&ours, &theirs);
+}
+
+int far_open(int fd, pid_t pid, int their_fd, struct far_end *out)
+{
+	struct far_end far;
+	int pair[2], saved = errno;
 
 	if (pid <= 0 || their_fd < 0 ||
 	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
 		return -1;
-	other = borrow_over(pair, fd, pid, their_fd);
-	nocancel_close(pair[0]);
-	if (pair[1] >= 0)
-		nocancel_close(pair[1]);
+	bool is_there = lend(pair, pid, their_fd, &far);
+	nocancel_close(pair[1]);
+	if (!is_there)
+		nocancel_close(pair[0]);
+	else if (is_other_end(fd, &far))
+		*out = far;
+	else {
+		far_close(&far);
+		is_there = false;
+	}
 	errno = saved;
-	return other;
+	return is_there ? 0 : -1;
 }

@@ -38,7 +38,21 @@ ssize_t receive_passed(int channel, struct msghdr *msg, int *fds,
  * latter passes. */
 bool discard_is_full(void);
 
-/* A copy of the other end of @fd's connection, which process @pid has as its
- * descriptor @their_fd.  All three are checked: the result is the other end, or
- * -1.  Let go of it with discard_passed(). */
-int borrow_other_end(int fd, pid_t pid, int their_fd);
+/*
+ * The other end of a connection, which a process of its own holds for us.  Each call on that
+ * socket waits while a thread of the peer is inside a send() on it, and the peer can make
+ * such a send() wait for a page of its buffer without end.
+ */
+struct far_end {
+	int channel; /* to that process; < 0: there is none */
+	pid_t pid;
+};
+
+/* The other end of @fd's connection, which process @pid has as its descriptor @their_fd.
+ * All three are checked.  Return: 0 with *@out, or -1 */
+int far_open(int fd, pid_t pid, int their_fd, struct far_end *out);
+/* As send() that does not wait: how many bytes; or -ETIMEDOUT, and they may be sent later. */
+ssize_t far_send(const struct far_end *far, const void *bytes, size_t n);
+/* As shutdown() of the writing side. */
+void far_shut(const struct far_end *far);
+void far_close(struct far_end *far);

@@ -24,9 +24,9 @@
  *
  * The stash holds what the application has not read yet.  It must come before
  * what TCP will bring, and only the peer's socket can put it there.  If the
- * kernel gives us a copy of that socket (pidfd_getfd(2): same user, tracing
- * allowed), we write the stash into it.  Otherwise the caller has to deliver
- * it.
+ * kernel gives a process of ours a copy of that socket (pidfd_getfd(2): same user,
+ * tracing allowed), that process writes the stash into it: struct far_end.  Otherwise
+ * the caller has to deliver it.
  *
  * If both sides fall back, only the first may put bytes back (seg.first_back).  So the
  * first never waits for the second.  The second waits a moment until the first has
@@ -54,7 +54,7 @@
 #include "sock/shared.h"
 
 #define NAP_MAX_NS (20 * NS_PER_MS) /* of a relay, between two looks */
-#define NOT_ASKED (-1)              /* for the peer's descriptor */
+#define NOT_ASKED (-1)              /* a channel: for the peer's descriptor */
 #define NOT_TO_ASK (-2)
 
 /* One limit for everything that a fallback waits for, and also for a peer that
@@ -75,14 +75,15 @@ static uint64_t settle_until(const uint64_t *vain)
 	return last && now - last < IMPATIENT_NS ? now : now + SETTLE_NS;
 }
 
-/* Copy the peer's descriptor of the anchor.  Return -1 if that is not possible.  The
- * peer says where it is, so nothing of that is used in this process. */
-static int borrow_from_peer(const struct sock *sk, int fd)
+/* Has a process of its own copy the peer's descriptor of the anchor.  The peer says where it
+ * is, so nothing of that is used in this process. */
+static bool borrow_from_peer(const struct sock *sk, int fd,
+			     struct far_end *other)
 {
 	const struct seg_side *p = shm_peer(sk);
 
-	return borrow_other_end(fd, (pid_t)load_rlx(&p->pid),
-				load_rlx(&p->anchor_fd));
+	return !far_open(fd, (pid_t)load_rlx(&p->pid), load_rlx(&p->anchor_fd),
+			 other);
 }
 
 /* The buffers of a TCP connection always have room for this much, once read. */
@@ -90,7 +91,7 @@ static int borrow_from_peer(const struct sock *sk, int fd)
 
 /* Can we put back all unread bytes ourselves, so that no relay is needed?  Then with
  * the descriptor in *@other. */
-static bool may_put_back(struct sock *sk, int fd, int *other)
+static bool may_put_back(struct sock *sk, int fd, struct far_end *other)
 {
 	enum ring_mark mark;
 
@@ -102,8 +103,7 @@ static bool may_put_back(struct sock *sk, int fd, int *other)
 	    ring_rx_bytes(&shm_of(sk)->rx, PUT_BACK_MAX + 1, &mark) >
 		PUT_BACK_MAX)
 		return false;
-	*other = borrow_from_peer(sk, fd);
-	return *other >= 0;
+	return borrow_from_peer(sk, fd, other);
 }
 
 static void settle(struct sock *sk, int fd)
@@ -113,17 +113,17 @@ static void settle(struct sock *sk, int fd)
 }
 
 /* The peer has shut its direction down meanwhile, and may not look at it again. */
-static void send_fin(struct sock *sk, int fd, int *other)
+static void send_fin(struct sock *sk, int fd, struct far_end *other)
 {
-	if (*other == NOT_ASKED)
-		*other = borrow_from_peer(sk, fd);
-	if (*other >= 0)
-		libc.shutdown(*other, SHUT_WR);
+	if (other->channel == NOT_ASKED)
+		borrow_from_peer(sk, fd, other);
+	if (other->channel >= 0)
+		far_shut(other);
 }
 
 /* End the peer's direction where we stop reading.  *@other: the peer's descriptor, or
  * NOT_ASKED; it may be borrowed here. */
-static int end_rx(struct sock *sk, int fd, bool is_first, int *other,
+static int end_rx(struct sock *sk, int fd, bool is_first, struct far_end *other,
 		  struct stash *st)
 {
 	uint64_t until_ns = settle_until(&stash_vain_ns);
@@ -133,10 +133,10 @@ static int end_rx(struct sock *sk, int fd, bool is_first, int *other,
 		st->has_end = true;
 	bool is_needed = is_first && !err && !st->is_late && !st->n_gap &&
 			 !st->n_skip && (st->n || st->has_end);
-	if (is_needed && *other == NOT_ASKED)
-		*other = borrow_from_peer(sk, fd);
-	if (is_needed && *other >= 0)
-		stash_put_back(fd, *other, st, until_ns);
+	if (is_needed && other->channel == NOT_ASKED)
+		borrow_from_peer(sk, fd, other);
+	if (is_needed && other->channel >= 0)
+		err = stash_put_back(fd, other, st, until_ns);
 	/* Nothing behind it: TCP brings the gap and what follows. */
 	if (st->n == st->n_first && !st->n_skip)
 		st->n_gap = 0;
@@ -145,7 +145,7 @@ static int end_rx(struct sock *sk, int fd, bool is_first, int *other,
 	fence_full(); /* S7 */
 	if (load_acq(&shm_peer(sk)->flags) & SEG_FIN_DUE) {
 		/* It has sent nothing by TCP, since we had not settled. */
-		st->has_end |= *other == NOT_TO_ASK;
+		st->has_end |= other->channel == NOT_TO_ASK;
 		send_fin(sk, fd, other);
 	}
 	return err;
@@ -220,7 +220,8 @@ static bool claim(struct sock *sk)
 }
 
 static int fallback_now_locked(struct sock *sk, int fd, enum osf_reason why,
-			       bool gently, int *other, struct stash *st)
+			       bool gently, struct far_end *other,
+			       struct stash *st)
 {
 	if (sock_mode(sk) == SOCK_PENDING)
 		shm_pending_decide(sk, fd);
@@ -285,7 +286,8 @@ static bool take_both(struct sock *sk, int fd)
 int shm_fallback_now(struct sock *sk, int fd, enum osf_reason why, bool gently,
 		     struct stash *st)
 {
-	int saved = errno, other = NOT_ASKED;
+	struct far_end other = { NOT_ASKED, 0 };
+	int saved = errno;
 
 	if (!take_both(sk, fd)) {
 		errno = saved;
@@ -293,7 +295,7 @@ int shm_fallback_now(struct sock *sk, int fd, enum osf_reason why, bool gently,
 	}
 	int r = fallback_now_locked(sk, fd, why, gently, &other, st);
 	sock_unlock_both(sk);
-	discard_passed(other);
+	far_close(&other);
 	if (unlikely(sk->page))
 		shm_do_due(sk, fd);
 	errno = saved;
@@ -305,7 +307,7 @@ int shm_fallback_now(struct sock *sk, int fd, enum osf_reason why, bool gently,
 int shm_fallback_late(struct sock *sk, int fd, enum osf_reason why,
 		      struct stash *st)
 {
-	int other = NOT_TO_ASK;
+	struct far_end other = { NOT_TO_ASK, 0 };
 	uint64_t nap_ns = NS_PER_MS;
 
 	while (!sock_take_both(sk)) {

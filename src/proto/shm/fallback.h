@@ -3,13 +3,14 @@
  * proto/shm/fallback.h - what fallback.c needs of stash.c
  *
  *     TCP up to K, ring up to the cut  ->  stash_rx()  ->  the stash
- *     the stash  ->  stash_put_back()  ->  the peer's socket, if the kernel gave us a copy
+ *     the stash  ->  stash_put_back()  ->  the peer's socket, if the kernel gives a copy
  */
 #pragma once
 
 #include <stdint.h>
 
 #include "base/clock.h"
+#include "proto/shm/elsewhere.h"
 #include "sock/sock.h"
 #include "sock/stash.h"
 
@@ -21,5 +22,7 @@ extern uint64_t stash_vain_ns;
 /* Takes into @st what comes from the peer and TCP does not bring.  Bytes that are not there
  * at @until_ns are left to the relay. */
 int stash_rx(struct sock *sk, int fd, struct stash *st, uint64_t until_ns);
-/* Writes the stash into the peer's socket @other.  If not all fits, reads it back. */
-void stash_put_back(int fd, int other, struct stash *st, uint64_t until_ns);
+/* Writes the stash into the peer's socket @other.  If not all fits, reads it back.
+ * Return: 0, or -ETIMEDOUT: the peer keeps its socket busy, and nobody knows */
+MUST_CHECK int stash_put_back(int fd, const struct far_end *other,
+			      struct stash *st, uint64_t until_ns);

@@ -89,31 +89,19 @@ static bool is_same_address(const struct sockaddr_storage *a,
 	       a4->sin_addr.s_addr == b4->sin_addr.s_addr;
 }
 
-static uint64_t number_option(int fd, int name)
+bool tcp_end_of(int fd, struct tcp_end *out)
 {
-	uint64_t v = 0;
-	socklen_t len = sizeof(v);
+	socklen_t len = sizeof(out->netns);
 
-	/* Where the kernel can tell namespaces apart (Linux 5.14). */
-	libc.getsockopt(fd, SOL_SOCKET, name, &v, &len);
-	return v;
+	out->netns = 0;
+	libc.getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &out->netns, &len);
+	return addresses(fd, &out->local, &out->peer);
 }
 
-bool are_two_ends(int a, int b)
+bool are_two_ends(const struct tcp_end *a, const struct tcp_end *b)
 {
-	struct sockaddr_storage a_local, a_peer, b_local, b_peer;
-	struct tcp_info ti;
-	socklen_t len = sizeof(ti);
-
-	/* A listener and a socket that is closed have no peer.  A socket that
-	 * is not TCP has no TCP_INFO. */
-	return !libc.getsockopt(b, IPPROTO_TCP, TCP_INFO, &ti, &len) &&
-	       number_option(a, SO_NETNS_COOKIE) ==
-		   number_option(b, SO_NETNS_COOKIE) &&
-	       addresses(a, &a_local, &a_peer) &&
-	       addresses(b, &b_local, &b_peer) &&
-	       is_same_address(&a_local, &b_peer) &&
-	       is_same_address(&a_peer, &b_local);
+	return a->netns == b->netns && is_same_address(&a->local, &b->peer) &&
+	       is_same_address(&a->peer, &b->local);
 }
 
 static int unix_socket(void)

@@ -62,8 +62,16 @@ MUST_CHECK int proposal_accept(int proposal_fd, int fd);
 MUST_CHECK int proposal_connect(int fd, struct notice *n, int *refused);
 /* No more takers. */
 void proposal_close(int proposal_fd);
+/* One end of a TCP connection. */
+struct tcp_end {
+	struct sockaddr_storage local, peer;
+	uint64_t
+	    netns; /* 0 where the kernel does not tell (before Linux 5.14) */
+};
+/* False: there is no peer.  A socket that is not TCP has none of the other's addresses. */
+bool tcp_end_of(int fd, struct tcp_end *out);
 /* Are these the two ends of one connection, in the same network namespace? */
-bool are_two_ends(int a, int b);
+bool are_two_ends(const struct tcp_end *a, const struct tcp_end *b);
 enum announced { ANNOUNCED = 'a', ANNOUNCED_KERNEL = 'k' };
 /* Bind the announcement of @listen_fd's port.  A descriptor or -errno. */
 MUST_CHECK int announce_bind(int listen_fd, enum announced what);

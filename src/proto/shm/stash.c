@@ -194,21 +194,23 @@ static void sync_bells(struct sock *sk, int fd, struct stash *st,
 }
 
 /* Write the stash into the peer's socket @other.  If not all fits, read it back. */
-void stash_put_back(int fd, int other, struct stash *st, uint64_t until_ns)
+int stash_put_back(int fd, const struct far_end *other, struct stash *st,
+		   uint64_t until_ns)
 {
 	size_t put = 0;
 
 	while (put < st->n) {
-		ssize_t r = nocancel_send(other, st->data + put, st->n - put,
-					  MSG_DONTWAIT | MSG_NOSIGNAL);
+		ssize_t r = far_send(other, st->data + put, st->n - put);
 
+		if (r == -ETIMEDOUT)
+			return -ETIMEDOUT;
 		if (r <= 0)
 			break;
 		put += (size_t)r;
 	}
 	if (put == st->n) {
 		if (st->has_end)
-			libc.shutdown(other, SHUT_WR);
+			far_shut(other);
 		*st = (struct stash){ .data = st->data, .cap = st->cap };
 	} else {
 		int64_t again = (int64_t)put;
@@ -217,6 +219,7 @@ void stash_put_back(int fd, int other, struct stash *st, uint64_t until_ns)
 			;
 		st->n_skip = (uint32_t)again;
 	}
+	return 0;
 }
 
 /* Stash what comes from the peer, as far as TCP does not bring it. */
