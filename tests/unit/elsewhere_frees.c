@@ -7,6 +7,7 @@
  * with what the same takes without help, in CPU time of this thread.
  */
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -20,7 +21,8 @@
 #include "unit.h"
 
 #define BYTES ((size_t)256 << 20)
-#define CHEAPER 4 /* at least so many times; it is some hundred */
+#define N_LINGERING 40 /* more than there are processes and places to wait */
+#define CHEAPER 4      /* at least so many times; it is some hundred */
 
 static uint64_t cpu_ns(void)
 {
@@ -165,6 +167,56 @@ static void what_waits_at_a_listener_is_freed_elsewhere(void **state)
 	assert_true(cpu_ns() - start < plain / CHEAPER);
 }
 
+/* A socket whose last close() waits for a minute, unless @far ends. */
+static int lingering(int *far)
+{
+	static const char bytes[65536];
+	struct linger l = { 1, 60 };
+	struct sockaddr_in at = { .sin_family = AF_INET,
+				  .sin_addr = { htonl(INADDR_LOOPBACK) } };
+	socklen_t len = sizeof(at);
+	int s = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_int_equal(bind(s, (void *)&at, len), 0);
+	assert_int_equal(listen(s, 1), 0);
+	assert_int_equal(getsockname(s, (void *)&at, &len), 0);
+	assert_int_equal(connect(fd, (void *)&at, len), 0);
+	*far = accept4(s, NULL, NULL, SOCK_CLOEXEC);
+	assert_true(*far >= 0);
+	close(s);
+	while (send(fd, bytes, sizeof(bytes), MSG_DONTWAIT) > 0)
+		;
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l)),
+			 0);
+	return fd;
+}
+
+/* A process that ends does not wait for what lingers, and so the next one can start. */
+static void sockets_that_linger_keep_no_process(void **state)
+{
+	int far[N_LINGERING], pair[2];
+
+	for (unsigned i = 0; i < N_LINGERING; i++) {
+		int fd = lingering(&far[i]);
+
+		assert_int_equal(
+		    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair),
+		    0);
+		send_empty(pair[0], fd);
+		close(fd);
+		close(pair[0]);
+		if (i % 2)
+			discard_channel(pair[1]);
+		else
+			discard_passed(pair[1]);
+	}
+	while (discard_is_full())
+		usleep(100); /* the test's time limit ends it */
+	for (unsigned i = 0; i < N_LINGERING; i++)
+		close(far[i]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -173,6 +225,7 @@ int main(void)
 		cmocka_unit_test(
 		    what_an_empty_message_brings_is_freed_elsewhere),
 		cmocka_unit_test(what_waits_at_a_listener_is_freed_elsewhere),
+		cmocka_unit_test(sockets_that_linger_keep_no_process),
 		cmocka_unit_test(all_of_them_are_freed_in_the_end),
 	};
 

@@ -98,7 +98,9 @@ static void after_fork(void)
  * Code that runs in the other process: system calls only.
  */
 
-/* Our descriptor must be the last, so that the program's close() ends nothing. */
+/* Our descriptor must be the last, so that the program's close() ends nothing.  This process
+ * closes it by its end: a socket that lingers waits in a close(), and not at the end of a
+ * process. */
 static void close_it(struct slot *s)
 {
 	const struct timespec patience = { .tv_sec = PATIENCE_S };
@@ -106,7 +108,6 @@ static void close_it(struct slot *s)
 	while (!load_acq(&s->go) && rawcall(SYS_futex, &s->go, FUTEX_WAIT, 0,
 					    &patience, NULL, 0) != -ETIMEDOUT)
 		;
-	rawcall(SYS_close, s->fd);
 }
 
 static void unmap_it(struct slot *s) { rawcall(SYS_munmap, s->map, s->bytes); }
