@@ -2,7 +2,6 @@
 /* api/vma/joined.c - see api/vma/joined.h */
 #include <errno.h>
 #include <linux/sock_diag.h>
-#include <netinet/udp.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,10 +10,6 @@
 #include "api/vma/vma.h"
 #include "base/libc.h"
 #include "base/nocancel.h"
-
-#ifndef UDP_GRO
-#define UDP_GRO 104
-#endif
 
 /* The least that the kernel counts for a datagram in the socket's buffer. */
 #define DATAGRAM_BYTES 512u

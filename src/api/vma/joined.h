@@ -23,6 +23,7 @@
  */
 #pragma once
 
+#include <netinet/udp.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -30,6 +31,10 @@
 #include "api/vma/filter.h"
 #include "base/atomic.h"
 #include "base/lock.h"
+
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
 
 /* Receives with the option, until it is thought over. */
 #define JOINED_LOOKS 16u

@@ -12,15 +12,12 @@
  * with SO_PEEK_OFF goes over what is there, without taking it.
  */
 #include <errno.h>
-#include <netinet/udp.h>
-#include <string.h>
 
 #include "api/vma/joined.h"
 #include "base/libc.h"
 #include "base/nocancel.h"
 
-#define AT_ONCE 16        /* datagrams of one look */
-#define LOOKS_MAX 64u     /* the kernel passes those before it each time */
+#define LOOKS_MAX 1024u   /* the kernel passes those before it each time */
 #define CONTROL_BYTES 256 /* what the kernel may say before the size of parts */
 #define TRIES 8
 
@@ -38,39 +35,29 @@ static bool may_be_joined(struct msghdr *m)
 	return m->msg_flags & MSG_CTRUNC;
 }
 
-/* The next AT_ONCE datagrams: how many are there, and is none of them joined?  -EBUSY: one may
- * be; another -errno: the socket has an error. */
-static int look_at_some(int fd)
+/* The next datagram, which stays: 1; 0: there is none; -EBUSY: it may be joined; another
+ * -errno: the socket has an error. */
+static int look_at_next(int fd)
 {
-	struct mmsghdr msgs[AT_ONCE] = { 0 };
-	uint8_t bytes[AT_ONCE];
-	struct iovec iov[AT_ONCE];
-	alignas(struct cmsghdr) uint8_t control[AT_ONCE][CONTROL_BYTES];
+	alignas(struct cmsghdr) uint8_t control[CONTROL_BYTES];
+	uint8_t byte;
+	struct iovec iov = { &byte, 1 };
+	struct msghdr m = { .msg_iov = &iov,
+			    .msg_iovlen = 1,
+			    .msg_control = control,
+			    .msg_controllen = sizeof(control) };
 
-	for (int i = 0; i < AT_ONCE; i++) {
-		iov[i] = (struct iovec){ &bytes[i], 1 };
-		msgs[i].msg_hdr =
-		    (struct msghdr){ .msg_iov = &iov[i],
-				     .msg_iovlen = 1,
-				     .msg_control = control[i],
-				     .msg_controllen = CONTROL_BYTES };
-	}
 	/* MSG_TRUNC: the next look begins behind the whole datagram. */
-	int n = nocancel_recvmmsg(fd, msgs, AT_ONCE,
-				  MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
-	if (n < 0)
+	if (nocancel_recvmsg(fd, &m, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT) < 0)
 		return errno == EAGAIN ? 0 : -errno;
-	for (int i = 0; i < n; i++)
-		if (may_be_joined(&msgs[i].msg_hdr))
-			return -EBUSY;
-	return n;
+	return may_be_joined(&m) ? -EBUSY : 1;
 }
 
-/* Looks on to the last one.  0 or -errno, as look_at_some(). */
+/* Looks on to the last one.  0 or -errno, as look_at_next(). */
 static int look_at_all(int fd)
 {
 	for (unsigned i = 0; i < LOOKS_MAX; i++) {
-		int n = look_at_some(fd);
+		int n = look_at_next(fd);
 
 		if (n <= 0)
 			return n;
