@@ -339,7 +339,7 @@ static bool is_ready(const struct qp *qp)
 }
 
 void roce_qp_packet(struct qp *qp, const struct roce_flow *f,
-		    const struct roce_head *h)
+		    const struct roce_head *h, uint64_t now)
 {
 	struct roce_qp *r = qp->roce;
 
@@ -352,21 +352,21 @@ void roce_qp_packet(struct qp *qp, const struct roce_flow *f,
 	if (!r || memcmp(f->src, r->flow.dst, sizeof(f->src)) ||
 	    memcmp(f->dst, r->flow.src, sizeof(f->dst)))
 		return;
-	roce_receive(&r->conn, h, now_ns());
+	roce_receive(&r->conn, h, now);
 	if (qp->attr.qp_state == IBV_QPS_RTR && !qp->is_established) {
 		qp->is_established = true;
 		event_add(ctx_of(qp->qp.context), IBV_EVENT_COMM_EST, qp);
 	}
 }
 
-void roce_qp_end(struct qp *qp, bool may_wait)
+void roce_qp_end(struct qp *qp, bool may_wait, uint64_t now)
 {
 	struct roce_qp *r = qp->roce;
 
 	if (!r || !is_ready(qp))
 		return;
 	r->conn.patience_ns = may_wait ? PATIENCE_NS : 0;
-	r->has_more = roce_flush(&r->conn, now_ns());
+	r->has_more = roce_flush(&r->conn, now);
 	watch_time(qp);
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/libc.h"
+#include "base/nocancel.h"
 #include "rdma/mcast.h"
 #include "rdma/show.h"
 #include "rdma/wire_in.h"
@@ -22,6 +23,9 @@
 #define SMALL 512u /* bytes of packets */
 #define THOROUGH_POLLS                                                         \
 	64u /* that found nothing, from one full look to the next */
+/* Polls from one look at the clock to the next.  The thread looks itself unless there are more of
+ * them in a millisecond (POLLS_MANY of wire_help.c). */
+#define TIME_POLLS 16u
 /* Polls that find nothing: so long an acknowledgement waits for the program to answer. */
 #define LATE_POLLS 4u
 #define END_NS (100 * NS_PER_MS)
@@ -48,6 +52,7 @@ static bool was_found, was_large;
 
 /* What recvmmsg() fills, under rx_lock. */
 static struct {
+	uint64_t now; /* when the batch came */
 	struct sockaddr_storage from[BUFFERS];
 	union {
 		char bytes[128];
@@ -248,7 +253,7 @@ void wire_detach(struct qp *qp)
  */
 static void end_batch(struct qp *qp)
 {
-	roce_qp_end(qp, is_polled && (!late || late == qp));
+	roce_qp_end(qp, is_polled && (!late || late == qp), rx.now);
 	if (roce_qp_waits(qp)) {
 		late = qp;
 		n_waiting = 0;
@@ -304,7 +309,7 @@ static void give(struct qp **now, uint32_t qpn, const struct roce_flow *f,
 	if (!qp || qp->qp.qp_num != qpn)
 		return;
 	change_to(now, qp);
-	roce_qp_packet(qp, f, h);
+	roce_qp_packet(qp, f, h, rx.now);
 }
 
 /* To each member of the group that it was sent to. */
@@ -438,6 +443,7 @@ static void receive_mail(void)
 	struct wire_packets m;
 	struct qp *now = NULL;
 
+	rx.now = now_ns();
 	for (int i = 0; i < ROUNDS; i++) {
 		if (!wire_read_mail(buffers, BUFFER_BYTES, &m))
 			break;
@@ -453,9 +459,9 @@ static void receive_mail(void)
 static int read_datagrams(int fd, int at_most)
 {
 	if (at_most > 1)
-		return libc.recvmmsg(fd, rx.msgs, (unsigned)at_most,
-				     MSG_DONTWAIT, NULL);
-	ssize_t n = libc.recvmsg(fd, &rx.msgs[0].msg_hdr, MSG_DONTWAIT);
+		return nocancel_recvmmsg(fd, rx.msgs, (unsigned)at_most,
+					 MSG_DONTWAIT);
+	ssize_t n = nocancel_recvmsg(fd, &rx.msgs[0].msg_hdr, MSG_DONTWAIT);
 	if (n < 0)
 		return -1;
 	rx.msgs[0].msg_len = (unsigned)n;
@@ -470,6 +476,7 @@ static int receive(int fd, int at_most)
 
 	if (n <= 0)
 		return n;
+	rx.now = now_ns();
 	was_large = n > 1 || rx.msgs[0].msg_len > SMALL;
 	for (int i = 0; i < n; i++) {
 		take_message(&rx.msgs[i].msg_hdr, rx.iov[i].iov_base,
@@ -565,7 +572,9 @@ bool wire_progress(bool is_thread)
 		send_late();
 	if (is_thread || (n <= 0 && wire.n_empty % THOROUGH_POLLS == 0))
 		look_around();
-	uint64_t next = load_rlx(&wire.next_ns);
+	bool looks = is_thread || !load_rlx(&wire.has_helper) ||
+		     wire.n_polls % TIME_POLLS == 0;
+	uint64_t next = looks ? load_rlx(&wire.next_ns) : 0;
 	uint64_t now = next ? now_ns() : 0;
 	if (next && now >= next)
 		tick(now);

@@ -81,10 +81,10 @@ void roce_qp_set_psn(struct qp *qp);
 /* It fails, or is reset. */
 void roce_qp_stop(struct qp *qp);
 void roce_qp_free(struct qp *qp);
-/* Packets of a batch, then its end.  The caller holds the queue pair's lock. */
+/* Packets of a batch, which came at @now, then its end.  The caller holds the queue pair's lock. */
 void roce_qp_packet(struct qp *qp, const struct roce_flow *f,
-		    const struct roce_head *h);
-void roce_qp_end(struct qp *qp, bool may_wait);
+		    const struct roce_head *h, uint64_t now);
+void roce_qp_end(struct qp *qp, bool may_wait, uint64_t now);
 /* Does an acknowledgement wait?  Only where it may: roce_qp_late() sends it. */
 bool roce_qp_waits(const struct qp *qp);
 void roce_qp_late(struct qp *qp);

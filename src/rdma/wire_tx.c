@@ -13,7 +13,7 @@
 #include <netinet/udp.h>
 #include <string.h>
 
-#include "base/libc.h"
+#include "base/nocancel.h"
 #include "rdma/show.h"
 #include "rdma/wire_in.h"
 
@@ -81,10 +81,11 @@ static void send_run(void)
 	}
 	msg.msg_controllen = (size_t)((char *)c - control.bytes);
 	/* What is not sent is lost on the way. */
-	if (libc.sendmsg(wire.fd, &msg, MSG_NOSIGNAL) < 0 &&
+	if (nocancel_sendmsg(wire.fd, &msg, MSG_NOSIGNAL) < 0 &&
 	    run.n_packets > 1 && (errno == EINVAL || errno == EIO))
 		run.cannot_cut = true;
-	run.n = run.n_packets = 0;
+	store_rlx(&run.n, 0);
+	run.n_packets = 0;
 	run.is_closed = false;
 }
 
@@ -129,7 +130,7 @@ void wire_put(const struct roce_flow *f, struct roce_head *h,
 	memcpy(p, &crc, sizeof(crc));
 	if (show_is_wanted())
 		show_packet(true, f, (uint16_t)run.n_packets, packet, n);
-	run.n += n;
+	store_rlx(&run.n, run.n + n);
 	run.n_packets++;
 	errno = saved;
 }
@@ -137,8 +138,11 @@ void wire_put(const struct roce_flow *f, struct roce_head *h,
 void wire_flush(void)
 {
 	int saved = errno;
-	GUARD(&wire.tx_lock);
 
+	/* Who has put a packet there flushes it, unless another thread has. */
+	if (!load_rlx(&run.n))
+		return;
+	GUARD(&wire.tx_lock);
 	if (run.n)
 		send_run();
 	errno = saved;
