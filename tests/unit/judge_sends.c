@@ -199,6 +199,18 @@ static void a_hopeless_trial_is_short(void **state)
 	assert_true(prog.n_port < 1400);
 }
 
+/* It takes ten times as long, which may be another program's work, and computes no less. */
+static void a_trial_that_drags_on_is_given_up(void **state)
+{
+	const struct cost kernel = { 20000, 20000 }, port = { 200000, 19500 };
+
+	run(&kernel, &port, false, 1);
+	assert_int_equal(prog.n_moves, 1);
+	assert_false(prog.is_moved);
+	assert_true(prog.n_port < 900);
+	assert_false(judge_has_settled());
+}
+
 /* A connection stays with the kernel for good only when trial after trial has failed. */
 static void trials_that_fail_settle_it(void **state)
 {
@@ -537,6 +549,7 @@ int main(void)
 		TEST(what_costs_more_goes_back),
 		TEST(a_program_that_is_short_has_no_trial),
 		TEST(a_hopeless_trial_is_short),
+		TEST(a_trial_that_drags_on_is_given_up),
 		TEST(trials_that_fail_settle_it),
 		TEST(a_trial_that_pays_begins_the_count_anew),
 		TEST(a_clear_gain_that_takes_time_settles_nothing),

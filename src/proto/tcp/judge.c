@@ -34,6 +34,8 @@
 /* So many are enough where the best of them costs clearly more, of CPU and of time. */
 #define HOPELESS_WINDOWS 3u
 #define HOPELESS_PERCENT 10
+/* Nor does a trial take more than so many times what the kernel took for as many windows. */
+#define DRAGS_TIMES 3
 #define GAIN_PERCENT 4
 #define SLOW_PERCENT 3
 /* A pause between two looks: the program has done something else, and the window begins
@@ -88,6 +90,8 @@ static bool is_settled;              /* as long as the rest lasts */
 static bool is_long;                 /* the rest is, because it did not pay */
 static uint64_t seen_sends, seen_ns; /* the last look that found a new send */
 static uint64_t trial_ns, settled_ns, until_ns;
+static uint64_t begun_ns,
+    measured_ns;         /* when base was begun; how long it took */
 static uint64_t busy_ns; /* of windows over the kernel, up to PATIENCE_NS */
 static uint64_t rest_ns = REST_NS, stay_ns = STAY_UNSURE_NS;
 
@@ -117,6 +121,7 @@ static void begin(enum phase p, uint64_t now)
 	phase = p;
 	is_settled = false;
 	n_windows = n_good = n_slow = 0;
+	begun_ns = now;
 	open_window(now);
 }
 
@@ -207,6 +212,7 @@ static bool kernel_is_measured(uint64_t now)
 		return false;
 	}
 	phase = READY;
+	measured_ns = now - begun_ns;
 	until_ns = now + READY_NS;
 	return true;
 }
@@ -317,12 +323,21 @@ static bool is_hopeless(void)
 	       is_less(base.ns, least.ns, HOPELESS_PERCENT);
 }
 
+/* A program that waits for one answer at a time has had fewer windows. */
+static bool drags_on(uint64_t now)
+{
+	return !base.is_sleepy && now - begun_ns > DRAGS_TIMES * measured_ns &&
+	       !(n_windows && is_sure(&least));
+}
+
 static bool end_trial(uint64_t now)
 {
 	struct cost c;
 
 	if (!is_open)
 		begin(TRIAL, now);
+	if (drags_on(now))
+		return rest(now, false);
 	if (!cost_of_window(now, &c))
 		return false;
 	bool does = pays(&c);
