@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * file/adopt.c - sockets that the program inherits at its start
+ * file/adopt.c - sockets that the program inherits at its start, or is passed
  *
  * inetd, systemd or a shell's redirection may pass a TCP connection.  Its other
  * end may be waiting to upgrade it, so treat ours as the accepting end.
- * Announce an inherited listener like any other.
+ * Announce an inherited listener like any other, and one that comes by SCM_RIGHTS:
+ * a server that takes over from an older one gets its listeners so (HAProxy's reload).
+ * Connections that come by SCM_RIGHTS stay with the kernel.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -52,28 +54,42 @@ static bool is_copy(int fd, uint64_t ino)
 	return false;
 }
 
+/* May osf serve @fd? */
+static bool is_tcp(int fd, struct ops_family *family)
+{
+	return int_option(fd, SO_PROTOCOL) == IPPROTO_TCP &&
+	       ops_family(int_option(fd, SO_DOMAIN), int_option(fd, SO_TYPE),
+			  IPPROTO_TCP, family);
+}
+
+static struct file *new_file(int fd, const struct ops_family *family)
+{
+	struct file *f = file_new_sock(fd);
+
+	if (!f)
+		return NULL;
+	f->sk->adopted = 1;
+	int fl = libc.fcntl(fd, F_GETFL);
+	f->sk->w->nonblock = fl >= 0 && fl & O_NONBLOCK;
+	ops_created(f->sk, family);
+	return f;
+}
+
 static void adopt(int fd)
 {
 	struct ops_family family;
 	struct sockaddr_storage peer, local;
 	socklen_t plen = sizeof(peer), llen = sizeof(local);
-
-	if (int_option(fd, SO_PROTOCOL) != IPPROTO_TCP ||
-	    !ops_family(int_option(fd, SO_DOMAIN), int_option(fd, SO_TYPE),
-			IPPROTO_TCP, &family))
-		return;
 	struct stat st;
-	if (libc.fstat(fd, &st) || is_copy(fd, st.st_ino))
+
+	if (!is_tcp(fd, &family) || libc.fstat(fd, &st) ||
+	    is_copy(fd, st.st_ino))
 		return;
-	struct file *f = file_new_sock(fd);
+	struct file *f = new_file(fd, &family);
 	if (!f)
 		return;
 	adopted[n_adopted].fd = fd;
 	adopted[n_adopted++].ino = st.st_ino;
-	f->sk->adopted = 1;
-	int fl = libc.fcntl(fd, F_GETFL);
-	f->sk->w->nonblock = fl >= 0 && fl & O_NONBLOCK;
-	ops_created(f->sk, &family);
 	if (int_option(fd, SO_ACCEPTCONN) == 1) {
 		ops_listening(f->sk, fd, 0, false);
 		file_pass(f);
@@ -88,6 +104,23 @@ static void adopt(int fd)
 			ops_keep_kernel(f->sk, OSF_REASON_ZEROCOPY);
 		file_sync(f, fd);
 	}
+}
+
+void file_adopt_listener(int fd)
+{
+	struct ops_family family;
+	int saved = errno;
+
+	if (!table_load(fd) && int_option(fd, SO_ACCEPTCONN) == 1 &&
+	    is_tcp(fd, &family)) {
+		struct file *f = new_file(fd, &family);
+
+		if (f) {
+			ops_listening(f->sk, fd, 0, false);
+			file_pass(f);
+		}
+	}
+	errno = saved;
 }
 
 void file_adopt(void)

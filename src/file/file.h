@@ -234,3 +234,4 @@ void fork_wait(pid_t pid);
 void file_exit(void); /* the process is about to end */
 /* adopt.c: sockets that were there before us. */
 void file_adopt(void);
+void file_adopt_listener(int fd); /* if @fd is one; errno stays */

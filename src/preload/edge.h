@@ -107,3 +107,5 @@ static inline void went_past(bool is_past)
 
 /* A socket that goes to another process falls back to TCP first. */
 void pass_on(const struct msghdr *msg);
+/* Calls @with for each descriptor that @msg carries by SCM_RIGHTS. */
+void each_passed(const struct msghdr *msg, void (*with)(int fd));

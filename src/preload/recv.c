@@ -216,10 +216,15 @@ OURS ssize_t recvmsg_ours(int fd, struct msghdr *msg, int flags)
 	return libc_ret(data_recvmsg(c.file, fd, msg, flags), saved);
 }
 
+/* On a descriptor that is not ours, as another process may pass a listener on it. */
 ssize_t below_recvmsg(int fd, struct msghdr *msg, int flags)
 {
-	return likely(!file_serves(fd)) ? libc.recvmsg(fd, msg, flags)
-					: recvmsg_ours(fd, msg, flags);
+	if (unlikely(file_serves(fd)))
+		return recvmsg_ours(fd, msg, flags);
+	ssize_t r = libc.recvmsg(fd, msg, flags);
+	if (unlikely(r >= 0 && msg->msg_controllen))
+		each_passed(msg, file_adopt_listener);
+	return r;
 }
 
 /* What a quick attempt did not settle. */

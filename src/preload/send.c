@@ -195,24 +195,32 @@ OSF_API ssize_t sendto(int fd, const void *buf, size_t n, int flags,
 			      : sendto_ours(fd, buf, n, flags, addr, len);
 }
 
-/* A socket that goes to another process falls back to TCP first. */
-COLD void pass_on(const struct msghdr *msg)
+COLD void each_passed(const struct msghdr *msg, void (*with)(int fd))
 {
 	struct msghdr m = *msg;
 
-	if (is_bad_ptr(m.msg_control))
-		return;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS ||
 		    c->cmsg_len < CMSG_LEN(sizeof(int)))
 			continue;
 		const int *fds = (const int *)CMSG_DATA(c);
 		size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		for (size_t i = 0; i < n; i++) {
-			file_hand_over(fds[i], OSF_REASON_PASSED);
-			vma_passes(fds[i]);
-		}
+		for (size_t i = 0; i < n; i++)
+			with(fds[i]);
 	}
+}
+
+static COLD void pass_one(int fd)
+{
+	file_hand_over(fd, OSF_REASON_PASSED);
+	vma_passes(fd);
+}
+
+/* A socket that goes to another process falls back to TCP first. */
+COLD void pass_on(const struct msghdr *msg)
+{
+	if (!is_bad_ptr(msg->msg_control))
+		each_passed(msg, pass_one);
 }
 
 /* On any descriptor, as it may pass one of our descriptors on. */
