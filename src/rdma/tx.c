@@ -92,8 +92,17 @@ static bool is_refused(const struct qp *qp, const struct swqe *w,
 	return true;
 }
 
-/* A message with a shared receive queue is not acknowledged by one that is gone. */
-static bool will_not_be_acked(struct qp *qp, struct swqe *w)
+/* The receiver is gone: is @w among the last that it did?  Nothing comes after this look. */
+static bool was_last(struct qp *qp, const struct swqe *w)
+{
+	if (w->needs_reply)
+		tx_take_replies(qp);
+	return !w->needs_reply && is_acked(qp, w);
+}
+
+/* Nobody has acknowledged @w, or replied to it, at the first look.  True: it is over all the
+ * same, because it failed, or because the receiver has done it and then ended. */
+static bool is_over(struct qp *qp, struct swqe *w)
 {
 	const struct x_qp *t = tx_receiver(qp);
 	enum ibv_wc_status why;
@@ -106,6 +115,8 @@ static bool will_not_be_acked(struct qp *qp, struct swqe *w)
 		if (!tx_waits_too_long(qp, tx_rnr_ns(qp, t)))
 			return false;
 		tx_done(w, IBV_WC_RNR_RETRY_EXC_ERR);
+	} else if (was_last(qp, w)) {
+		return true;
 	} else if (is_refused(qp, w, &why)) {
 		tx_done(w, why);
 	} else if (tx_no_answer(qp, w) == TX_BLOCKED) {
@@ -124,8 +135,7 @@ static void complete(struct qp *qp)
 	while (qp->sq_done != qp->sq_sent) {
 		struct swqe *w = qp_sqe(qp, qp->sq_done);
 
-		if ((w->needs_reply || !is_acked(qp, w)) &&
-		    !will_not_be_acked(qp, w))
+		if ((w->needs_reply || !is_acked(qp, w)) && !is_over(qp, w))
 			return;
 		if (show_is_wanted())
 			show_answer(qp, w);

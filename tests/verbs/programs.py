@@ -118,4 +118,4 @@ def show(folder):
     for path in sorted(glob.glob(os.path.join(folder, "*.out"))):
         with open(path, errors="replace") as f:
             print("  ---", os.path.basename(path))
-            print("   ", "\n    ".join(f.read().split("\n")[-12:]))
+            print("   ", "\n    ".join(f.read().split("\n")[-60:]))
