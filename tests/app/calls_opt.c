@@ -2,6 +2,7 @@
 /* tests/app/calls_opt.c - scenarios: options and flags that change what other calls
  * do, and arguments that the kernel refuses (see calls.h) */
 #include "calls.h"
+#include "calls_part.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -448,7 +449,8 @@ static void *goes_later(void *arg)
 	return NULL;
 }
 
-static void polled_while_it_goes(struct ctx *x, int over)
+/* @timeout_ms: for a poll that nothing ends, where the number names a pipe that stays empty. */
+static void polled_while_it_goes(struct ctx *x, int over, int timeout_ms)
 {
 	struct goes g = { x, over };
 	struct pollfd p = { .fd = x->fd, .events = POLLIN };
@@ -456,7 +458,7 @@ static void polled_while_it_goes(struct ctx *x, int over)
 	pthread_t thread;
 
 	pthread_create(&thread, NULL, goes_later, &g);
-	RES("poll", poll(&p, 1, 300)); /* and a pipe that stays empty */
+	RES("poll", poll(&p, 1, timeout_ms));
 	bits("revents", p.revents);
 	pthread_join(thread, NULL);
 	long r = recv(kept, buf, n(10), 0);
@@ -465,7 +467,7 @@ static void polled_while_it_goes(struct ctx *x, int over)
 	x->fd = kept;
 }
 
-SCENARIO(poll_closed_meanwhile) { polled_while_it_goes(x, -1); }
+SCENARIO(poll_closed_meanwhile) { polled_while_it_goes(x, -1, -1); }
 
 SCENARIO(poll_replaced_meanwhile)
 {
@@ -473,9 +475,9 @@ SCENARIO(poll_replaced_meanwhile)
 
 	if (pipe(p))
 		return;
-	polled_while_it_goes(x, p[1]);
+	polled_while_it_goes(x, p[1], 300);
 	RES("write", write(p[1], "x", 1));
-	polled_while_it_goes(x, p[0]);
+	polled_while_it_goes(x, p[0], -1);
 }
 
 /* --- options that are older than the connection --- */

@@ -68,14 +68,47 @@ static void handler_receives(int sig)
 
 static void handler_closes(int sig) { handler_result = close(handled->fd); }
 
+struct order {
+	struct ctx *x;
+	enum far_op op;
+	long arg;
+};
+
+static void *ordered_main(void *p)
+{
+	struct order *o = p;
+
+	while (!handler_result)
+		usleep(1000);
+	far_do(o->x, o->op, o->arg);
+	return NULL;
+}
+
+/* The far end gets its order when the handler has run, on this thread. */
+static pthread_t handler_first(struct order *o, void (*handler)(int sig))
+{
+	sigset_t set;
+	pthread_t t;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGALRM);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	pthread_create(&t, NULL, ordered_main, o);
+	alarm_with(handler, SA_RESTART);
+	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+	return t;
+}
+
 SCENARIO(process_signal_sends)
 {
+	struct order send_later = { x, FAR_SEND_LATER, 20 };
+
 	handled = x;
 	play(x, "w60s100r100");
 	made(x, handler_bytes, 16);
-	far_do(x, FAR_SEND_LATER, 20);
-	alarm_with(handler_sends, SA_RESTART);
+	pthread_t t = handler_first(&send_later, handler_sends);
 	play(x, "r20");
+	pthread_join(t, NULL);
 	out(" handler=%ld", handler_result);
 	play(x, "f76w10f10s10r10");
 }
@@ -95,37 +128,6 @@ SCENARIO(process_signal_sends_once)
 	play(x, "s20r20f76w10f10s10r10");
 }
 
-struct order {
-	struct ctx *x;
-	enum far_op op;
-	long arg;
-};
-
-static void *ordered_main(void *p)
-{
-	struct order *o = p;
-
-	while (!handler_result)
-		usleep(1000);
-	far_do(o->x, o->op, o->arg);
-	return NULL;
-}
-
-/* The far end gets its order when the handler has run, on this thread. */
-static pthread_t handler_first(struct order *o)
-{
-	sigset_t set;
-	pthread_t t;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGALRM);
-	pthread_sigmask(SIG_BLOCK, &set, NULL);
-	pthread_create(&t, NULL, ordered_main, o);
-	alarm_with(handler_receives, SA_RESTART);
-	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
-	return t;
-}
-
 /* Inside of a send that waits for room. */
 SCENARIO(process_signal_receives)
 {
@@ -134,7 +136,7 @@ SCENARIO(process_signal_receives)
 
 	handled = x;
 	play(x, "s16");
-	pthread_t t = handler_first(&drain);
+	pthread_t t = handler_first(&drain, handler_receives);
 	made(x, buf, 1000);
 	RES("send", send(x->fd, buf, n(1000), 0));
 	pthread_join(t, NULL);
@@ -150,7 +152,7 @@ SCENARIO(process_signal_receives_nothing)
 
 	handled = x;
 	play(x, "w60f60");
-	pthread_t t = handler_first(&send_later);
+	pthread_t t = handler_first(&send_later, handler_receives);
 	play(x, "r20");
 	pthread_join(t, NULL);
 	out(" handler=%ld", handler_result);
