@@ -244,12 +244,15 @@ static void disarm(struct poller *p, struct entry *e, short revents)
 	if (!e->nap.is_armed)
 		return;
 	sleep_disarm(&p->sleeper, &e->nap);
+	count(&sk->st->n_sleeps, 1);
+	/* Another thread may have closed the number, or put something else there. */
+	if (!file_is_at(e->file, e->kernel.fd))
+		return;
 	if (revents & (POLLHUP | POLLERR | POLLRDHUP) &&
 	    sock_ops(sk)->own_events)
 		sock_ops(sk)->events_now(sk, e->kernel.fd);
 	if (revents & POLLIN)
 		anchor_clear(sk, e->kernel.fd);
-	count(&sk->st->n_sleeps, 1);
 }
 
 /* What to ask the kernel for while asleep.  A connection that the kernel carries wakes by the

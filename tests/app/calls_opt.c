@@ -480,6 +480,40 @@ SCENARIO(poll_replaced_meanwhile)
 	polled_while_it_goes(x, p[0], -1);
 }
 
+struct readable {
+	int pipe, fd, wake;
+};
+
+static void *becomes_readable(void *arg)
+{
+	struct readable *r = arg;
+
+	usleep(LATER_MS * 1000);
+	dup2(r->pipe, r->fd);
+	(void)!write(r->wake, "x", 1);
+	return NULL;
+}
+
+/* The unread byte is not the connection's, which goes on under another number. */
+SCENARIO(poll_replaced_by_a_readable_pipe)
+{
+	int p[2], wake[2], kept = dup(x->fd);
+	pthread_t thread;
+
+	if (pipe(p) || pipe(wake) || write(p[1], "x", 1) != 1)
+		return;
+	struct readable r = { p[0], x->fd, wake[1] };
+	struct pollfd polled[2] = { { .fd = x->fd, .events = POLLIN },
+				    { .fd = wake[0], .events = POLLIN } };
+	pthread_create(&thread, NULL, becomes_readable, &r);
+	RES("poll", poll(polled, 2, -1));
+	bits("revents", polled[0].revents);
+	pthread_join(thread, NULL);
+	close(x->fd);
+	x->fd = kept;
+	play(x, "s10r10w10f10");
+}
+
 /* --- options that are older than the connection --- */
 
 static void give_options(int fd)

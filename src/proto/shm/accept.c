@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <string.h>
 
+#include "base/fds.h"
 #include "base/fork_lock.h"
 #include "base/log.h"
 #include "base/nocancel.h"
@@ -97,6 +98,7 @@ int shm_accept(struct sock *sk, int fd)
 				&shm_of(sk)->tx_tcp_base);
 	if (!err)
 		err = anchor_consumed(fd, &shm_of(sk)->rx_tcp_base);
+	shm_of(sk)->cookie = fds_cookie(fd);
 	if (!err) {
 		upgrade_prepare_anchor(sk, fd);
 		err = send_segment(sk, channel);

@@ -31,6 +31,7 @@ struct shm_conn {
 	/* Receiving. */
 	struct ring_rx rx;
 	uint64_t rx_tcp_base; /* bytes of TCP that were read so far */
+	uint64_t cookie;      /* the anchor's (SO_COOKIE) */
 	int64_t rx_tcp_left;  /* bytes of TCP before the ring, once known */
 	/* proto/shm/readahead.c: TCP bytes that wait here, in memory that forks
 	 * share. */

@@ -12,6 +12,7 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include "base/fds.h"
 #include "base/libc.h"
 #include "base/nocancel.h"
 #include "proto/shm/inbox.h"
@@ -256,7 +257,8 @@ static bool has_uncounted(const struct sock *sk, int fd)
 	return (uint32_t)n > load_acq(&shm_peer(sk)->bells) - drained;
 }
 
-/* A thread that waits for the ring would never sleep, and find nothing. */
+/* A thread that waits for the ring would never sleep, and find nothing.  Meanwhile another
+ * thread may have put something else under the number @fd, with unread bytes of its own. */
 void anchor_not_rung(struct sock *sk, int fd)
 {
 	int saved = errno;
@@ -266,7 +268,7 @@ void anchor_not_rung(struct sock *sk, int fd)
 		errno = saved;
 		return;
 	}
-	if (has_uncounted(sk, fd))
+	if (has_uncounted(sk, fd) && fds_cookie(fd) == shm_of(sk)->cookie)
 		shm_broken(sk, fd, "bytes by TCP beside the ring");
 	sock_unlock_rx(sk);
 	errno = saved;

@@ -194,6 +194,7 @@ static int accept_segment(struct sock *sk, int fd, int channel,
 		err = anchor_counts(fd, sk->flags & SOCK_F_ACTIVE, &sent);
 	if (!err)
 		err = anchor_consumed(fd, &shm_of(sk)->rx_tcp_base);
+	shm_of(sk)->cookie = fds_cookie(fd);
 	uint32_t tag = err ? 0 : upgrade_inbox_for(channel);
 	if (!err) {
 		int own[HELLO_FDS] = { inbox_fd_get(tag) };
