@@ -72,6 +72,13 @@ static inline ssize_t nocancel_recvmsg(int fd, struct msghdr *msg, int flags)
 	return nocancel_end(rawcall(SYS_recvmsg, fd, msg, flags));
 }
 
+static inline int nocancel_recvmmsg(int fd, struct mmsghdr *msgs, unsigned n,
+				    int flags)
+{
+	return (int)nocancel_end(
+	    rawcall(SYS_recvmmsg, fd, msgs, n, flags, NULL));
+}
+
 static inline ssize_t nocancel_sendmsg(int fd, const struct msghdr *msg,
 				       int flags)
 {
