@@ -458,8 +458,7 @@ static void enter(struct qp *qp, enum ibv_qp_state from, enum ibv_qp_state to)
 	qp_set_state(qp, to);
 	if (to == IBV_QPS_RTR && qp->init.qp_type != IBV_QPT_UD) {
 		qp->tried_ns = 0;
-		if (roce_serves(qp->init.qp_type) &&
-		    device_find_gid(&qp->attr.ah_attr.grh.dgid) < 0)
+		if (device_find_gid(&qp->attr.ah_attr.grh.dgid) < 0)
 			roce_qp_open(qp);
 		else
 			qp_connect(qp);

@@ -22,6 +22,7 @@
 #include "rdma/serve.h"
 #include "rdma/tx.h"
 #include "rdma/wire.h"
+#include "rdma/xrc.h"
 
 /* The program has stopped polling: then the thread sends the acknowledgement. */
 #define PATIENCE_NS NS_PER_MS
@@ -83,10 +84,19 @@ static void op_done(struct roce_conn *c, uint32_t i, enum ibv_wc_status status)
 	tx_over(qp, qp_sqe(qp, i), status);
 }
 
+static bool op_has_queue(struct roce_conn *c)
+{
+	struct qp *qp = qp_of(c);
+
+	return qp->xrc && xrc_pd(qp, c->rsp.srqn);
+}
+
 static bool op_take(struct roce_conn *c)
 {
 	struct qp *qp = qp_of(c);
 
+	if (qp->xrc)
+		return qp->in.wqe || xrc_take(qp, c->rsp.srqn);
 	return !cq_is_full(container_of(qp->init.recv_cq, struct cq, cq)) &&
 	       rx_take(qp);
 }
@@ -114,12 +124,13 @@ static void op_arrived(struct roce_conn *c, const struct roce_arrival *a)
 static uint64_t find(struct roce_conn *c, uint32_t rkey, uint64_t addr,
 		     uint32_t n, uint32_t access)
 {
-	const struct qp *qp = qp_of(c);
+	struct qp *qp = qp_of(c);
+	uint32_t pd = qp->xrc ? xrc_pd(qp, c->rsp.srqn) : qp->qp.pd->handle;
 
-	if (!(qp->attr.qp_access_flags & access))
+	if (!pd || !(qp->attr.qp_access_flags & access))
 		return 0;
-	return mr_remote(self_current->dir, qp->qp.pd->handle, qp->qp.qp_num,
-			 rkey, addr, n, access);
+	return mr_remote(self_current->dir, pd, qp->qp.qp_num, rkey, addr, n,
+			 access);
 }
 
 static bool op_permits(struct roce_conn *c, uint32_t access)
@@ -194,6 +205,7 @@ static const struct roce_ops ops = {
 	.gather = op_gather,
 	.scatter = op_scatter,
 	.done = op_done,
+	.has_queue = op_has_queue,
 	.take = op_take,
 	.put = op_put,
 	.arrived = op_arrived,
@@ -212,6 +224,8 @@ void roce_qp_open(struct qp *qp)
 	const struct ibv_ah_attr *ah = &qp->attr.ah_attr;
 	struct roce_config cf = {
 		.is_uc = qp->init.qp_type == IBV_QPT_UC,
+		.is_xrc = qp->init.qp_type == IBV_QPT_XRC_SEND ||
+			  qp->init.qp_type == IBV_QPT_XRC_RECV,
 		.mtu = 128u << qp->attr.path_mtu,
 		.dest_qpn = qp->attr.dest_qp_num,
 		.min_rnr_timer = qp->attr.min_rnr_timer,
@@ -288,6 +302,7 @@ static void prepare(struct roce_wr *w, const struct swqe *s)
 				? s->swap
 				: s->compare_add,
 		.compare = s->compare_add,
+		.srqn = s->dest_qpn,
 	};
 }
 

@@ -21,9 +21,6 @@
 #include "rdma/show.h"
 #include "rdma/tx.h"
 
-#define XRC 0xa0 /* the service; its packets are RC's, with an XRCETH */
-#define BTH 12u
-#define XRCETH 4u
 #define DYNAMIC_PORT                                                           \
 	0xc000u /* annex A17: a flow's source port is one of these */
 
@@ -31,7 +28,7 @@ static const uint8_t zeros[ROCE_MTU_MAX];
 
 /* From one queue pair to another one. */
 struct way {
-	bool is_out, is_xrc;
+	bool is_out;
 	uint8_t service;
 	uint32_t dest_qpn, srqn;
 	struct roce_flow flow;
@@ -57,6 +54,13 @@ static struct roce_flow flow_of(const union ibv_gid *src,
 	return f;
 }
 
+static uint8_t service_of(enum ibv_qp_type type)
+{
+	return type == IBV_QPT_UC                                     ? ROCE_UC
+	       : type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV ? ROCE_XRC
+								      : ROCE_RC;
+}
+
 /* Of a connected queue pair. */
 static struct way way_of(const struct qp *qp, bool is_out)
 {
@@ -67,9 +71,7 @@ static struct way way_of(const struct qp *qp, bool is_out)
 	const union ibv_gid *theirs = &a->ah_attr.grh.dgid;
 	return (struct way){
 		.is_out = is_out,
-		.is_xrc = qp->init.qp_type == IBV_QPT_XRC_SEND ||
-			  qp->init.qp_type == IBV_QPT_XRC_RECV,
-		.service = qp->init.qp_type == IBV_QPT_UC ? ROCE_UC : ROCE_RC,
+		.service = service_of(qp->init.qp_type),
 		.dest_qpn = is_out ? a->dest_qp_num : qp->qp.qp_num,
 		.flow =
 		    flow_of(is_out ? &mine : theirs, is_out ? theirs : &mine,
@@ -77,32 +79,18 @@ static struct way way_of(const struct qp *qp, bool is_out)
 	};
 }
 
-/* Behind the BTH of requests. */
-static size_t put_xrceth(const struct way *w, uint8_t op, uint8_t *p, size_t n)
-{
-	uint32_t srqn = htobe32(w->srqn);
-
-	p[0] = XRC | op;
-	if (op >= OP_READ_FIRST && op <= OP_ATOMIC_ACK)
-		return n;
-	memmove(p + BTH + XRCETH, p + BTH, n - BTH);
-	memcpy(p + BTH, &srqn, XRCETH);
-	return n + XRCETH;
-}
-
 static void put(const struct way *w, struct roce_head *h,
 		const struct iovec *iov, int n_iov)
 {
-	uint8_t p[XRCETH + ROCE_MAX];
+	uint8_t p[ROCE_MAX];
 	uint32_t n_payload = 0;
 
 	for (int i = 0; i < n_iov; i++)
 		n_payload += (uint32_t)iov[i].iov_len;
 	h->service = w->service;
 	h->dest_qpn = w->dest_qpn;
+	h->xrc_srqn = w->srqn;
 	size_t n = roce_build(h, n_payload, p);
-	if (w->is_xrc)
-		n = put_xrceth(w, h->op, p, n);
 	for (int i = 0; i < n_iov; i++) {
 		if (!serve_copy(p + n, (uintptr_t)iov[i].iov_base,
 				iov[i].iov_len, false))

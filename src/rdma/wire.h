@@ -69,11 +69,6 @@ void wire_set_bridge(const struct wire_bridge *b, int fd);
 
 /* roce_qp.c, roce_ud.c */
 struct roce_qp;
-/* Only these types reach other hosts. */
-static inline bool roce_serves(enum ibv_qp_type type)
-{
-	return type == IBV_QPT_RC || type == IBV_QPT_UC;
-}
 /* The peer is on another host. */
 void roce_qp_open(struct qp *qp);
 void roce_qp_send(struct qp *qp);

@@ -3,7 +3,7 @@
  * tests/fuzz/fuzz_roce.c - packets of another host: any bytes, to the parsers and to a
  * connection that is at work
  *
- *     first byte: reliable or not; then a script of steps:
+ *     first byte: reliable or not, XRC or not; then a script of steps:
  *       a packet with its length     roce_parse(), roce_receive(), mad_parse()
  *       a request of our own         roce_send()
  *       time passes                  roce_tick()
@@ -78,7 +78,17 @@ static void op_done(struct roce_conn *c, uint32_t i, enum ibv_wc_status status)
 	t.has_failed = status != IBV_WC_SUCCESS;
 }
 
-static bool op_take(struct roce_conn *c) { return t.now % 5 != 0; }
+static bool op_has_queue(struct roce_conn *c)
+{
+	assert(c->cf.is_xrc);
+	return c->rsp.srqn < 0x800000;
+}
+
+static bool op_take(struct roce_conn *c)
+{
+	assert(!c->cf.is_xrc || op_has_queue(c));
+	return t.now % 5 != 0;
+}
 
 static enum ibv_wc_status op_put(struct roce_conn *c, uint32_t off,
 				 const void *from, uint32_t n)
@@ -157,6 +167,7 @@ static const struct roce_ops ops = {
 	.gather = op_gather,
 	.scatter = op_scatter,
 	.done = op_done,
+	.has_queue = op_has_queue,
 	.take = op_take,
 	.put = op_put,
 	.arrived = op_arrived,
@@ -207,6 +218,7 @@ static void request(uint8_t kind, uint8_t size)
 static void begin(uint8_t how)
 {
 	const struct roce_config cf = { .is_uc = how & 1,
+					.is_xrc = (how & 65) == 64,
 					.mtu = 256,
 					.timeout = 10,
 					.retry_cnt = 7,

@@ -19,6 +19,7 @@
 #define SLOT 16384u
 #define MTU 256u
 #define KEY 77u
+#define QUEUE 99u /* of XRC */
 #define STEP UINT64_C(1000)
 #define LIMIT_NS UINT64_C(600000000000)
 
@@ -159,6 +160,8 @@ static void op_done(struct roce_conn *c, uint32_t i, enum ibv_wc_status status)
 		assert_true((int32_t)(e->last_here - i) > 0);
 }
 
+static bool op_has_queue(struct roce_conn *c) { return c->rsp.srqn == QUEUE; }
+
 static bool op_take(struct roce_conn *c)
 {
 	struct end *e = end_of(c);
@@ -260,6 +263,7 @@ static const struct roce_ops ops = {
 	.gather = op_gather,
 	.scatter = op_scatter,
 	.done = op_done,
+	.has_queue = op_has_queue,
 	.take = op_take,
 	.put = op_put,
 	.arrived = op_arrived,
@@ -484,6 +488,9 @@ static void errors_are_those_of_the_specification(void **state)
 				      .length = 9 };
 	const struct roce_wr send = { .kind = REQ_SEND, .length = 9 };
 	const struct roce_wr large = { .kind = REQ_SEND, .length = SLOT + 1 };
+	const struct roce_wr elsewhere = { .kind = REQ_SEND,
+					   .length = 9,
+					   .srqn = QUEUE + 1 };
 
 	begin(1, false);
 	fails_with(write, IBV_WC_REM_ACCESS_ERR);
@@ -504,6 +511,9 @@ static void errors_are_those_of_the_specification(void **state)
 	begin(3, false);
 	fails_with(large, IBV_WC_REM_INV_REQ_ERR);
 	assert_int_equal(w.end[1].local, IBV_WC_LOC_LEN_ERR);
+	begin(6, false);
+	w.end[0].c.cf.is_xrc = w.end[1].c.cf.is_xrc = true;
+	fails_with(elsewhere, IBV_WC_REM_INV_REQ_ERR);
 	begin(4, false);
 	w.has_receives = false;
 	w.end[0].c.cf.rnr_retry = w.end[0].c.req.rnr_retries = 3;

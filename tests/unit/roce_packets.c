@@ -108,8 +108,11 @@ static void a_known_packet_is_read(void **state)
 
 static void assert_same(const struct roce_head *a, const struct roce_head *b)
 {
+	assert_int_equal(a->service, b->service);
 	assert_int_equal(a->op, b->op);
 	assert_int_equal(a->psn, b->psn);
+	if (b->service == ROCE_XRC && !roce_is_response(b->op))
+		assert_int_equal(a->xrc_srqn, b->xrc_srqn);
 	assert_int_equal(a->n_payload, b->n_payload);
 	assert_int_equal(a->is_solicited, b->is_solicited);
 	assert_int_equal(a->wants_ack, b->wants_ack);
@@ -133,6 +136,7 @@ static void what_is_built_is_read_again(void **state)
 
 	for (uint32_t i = 0; i < 20000; i++) {
 		struct roce_head out, in = {
+			.service = i & 4 ? ROCE_XRC : ROCE_RC,
 			.op = (uint8_t)rng_below(&r, OP_END),
 			.psn = rng_below(&r, 1 << 24),
 			.dest_qpn = rng_below(&r, 1 << 24),
@@ -145,6 +149,7 @@ static void what_is_built_is_read_again(void **state)
 			.imm = (uint32_t)rng_next(&r),
 			.syndrome = (uint8_t)rng_next(&r),
 			.msn = rng_below(&r, 1 << 24),
+			.xrc_srqn = rng_below(&r, 1 << 24),
 			.is_solicited = i & 1,
 			.wants_ack = i & 2,
 		};

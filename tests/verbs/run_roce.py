@@ -31,6 +31,8 @@ PROGRAMS = [
     ("ibv_ud_pingpong", "-c -n 300", "recv_bytes", 1024 * 300),
     ("ibv_ud_pingpong", "-c -e -n 300", "recv_bytes", 1024 * 300),
     ("ibv_srq_pingpong", "-c -e -n 200", "recv_bytes", 4096 * 200),
+    ("ibv_xsrq_pingpong", "-n 300", "recv_bytes", 4096 * 300),
+    ("ibv_xsrq_pingpong", "-e -n 20 -s 100000", "recv_bytes", 2000000),
 ]
 # perftest: who has counters, and what they must say at least.
 PERFTEST = [

@@ -38,6 +38,7 @@ struct roce_wr {
 	uint32_t length, rkey, imm; /* imm: the key, with REQ_INV */
 	uint64_t addr, swap_add, compare;
 	uint32_t psn, n_psns; /* set when it is first sent */
+	uint32_t srqn;        /* XRC: whose receives it takes */
 };
 
 /* A message of the peer's is complete. */
@@ -61,6 +62,8 @@ struct roce_ops {
 	/* Request @i, the oldest, is over. */
 	void (*done)(struct roce_conn *c, uint32_t i,
 		     enum ibv_wc_status status);
+	/* XRC: is there a queue rsp.srqn?  Its receives and its domain's memory count from here on. */
+	bool (*has_queue)(struct roce_conn *c);
 	/* Take a receive for a message, or keep the one that is taken.  False: there is none. */
 	bool (*take)(struct roce_conn *c);
 	/* Bytes of the message into that receive. */
@@ -91,7 +94,7 @@ struct roce_ops {
 };
 
 struct roce_config {
-	bool is_uc;
+	bool is_uc, is_xrc;
 	uint32_t mtu; /* bytes */
 	uint32_t dest_qpn;
 	uint32_t access; /* enum ibv_access_flags */
@@ -119,7 +122,7 @@ struct requester {
 };
 
 struct response {
-	uint32_t psn, rkey, left;
+	uint32_t psn, rkey, left, srqn;
 	uint64_t addr;
 	uint64_t original; /* of an atomic operation */
 	bool is_atomic, has_begun;
@@ -129,6 +132,7 @@ struct response {
 struct responder {
 	uint32_t psn; /* expected next */
 	uint32_t msn;
+	uint32_t srqn; /* XRC: the queue that a request names */
 	bool is_established;
 	bool has_nak;        /* for what is missing now */
 	uint8_t in;          /* enum roce_kind of a message + 1; 0: none */
@@ -197,6 +201,11 @@ void roce_arm(struct roce_conn *c, uint64_t now);
 static inline struct roce_wr *roce_wr_at(struct roce_conn *c, uint32_t i)
 {
 	return &c->req.wr[i & c->req.mask];
+}
+
+static inline uint8_t roce_service_of(const struct roce_config *cf)
+{
+	return cf->is_uc ? ROCE_UC : cf->is_xrc ? ROCE_XRC : ROCE_RC;
 }
 
 static inline bool roce_is_answered(const struct roce_wr *w)

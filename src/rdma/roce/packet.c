@@ -16,7 +16,8 @@ enum {
 	H_ATOMIC_ACK = 16,
 	H_IMM = 32,
 	H_IETH = 64,
-	H_PAYLOAD = 128
+	H_PAYLOAD = 128,
+	H_XRC = 256
 };
 
 static const uint8_t rc_headers[OP_END] = {
@@ -46,14 +47,19 @@ static const uint8_t rc_headers[OP_END] = {
 };
 
 static const struct {
-	uint8_t bit, bytes;
+	uint16_t bit, bytes;
 } sizes[] = {
 	{ H_DETH, 8 },       { H_RETH, 16 }, { H_ATOMIC, 28 }, { H_AETH, 4 },
-	{ H_ATOMIC_ACK, 8 }, { H_IMM, 4 },   { H_IETH, 4 },
+	{ H_ATOMIC_ACK, 8 }, { H_IMM, 4 },   { H_IETH, 4 },    { H_XRC, 4 },
 };
 
+bool roce_is_response(uint8_t op)
+{
+	return op >= OP_READ_FIRST && op <= OP_ATOMIC_ACK;
+}
+
 /* 0: the service has no such operation. */
-static uint8_t headers_of(uint8_t service, uint8_t op)
+static uint16_t headers_of(uint8_t service, uint8_t op)
 {
 	if (op >= OP_END)
 		return 0;
@@ -64,14 +70,18 @@ static uint8_t headers_of(uint8_t service, uint8_t op)
 		return op <= OP_WRITE_ONLY_IMM ? rc_headers[op] : 0;
 	case ROCE_UD:
 		return op == OP_SEND_ONLY || op == OP_SEND_ONLY_IMM
-			   ? (uint8_t)(rc_headers[op] | H_DETH)
+			   ? (uint16_t)(rc_headers[op] | H_DETH)
 			   : 0;
+	case ROCE_XRC: /* RC's; each request says whose receives it takes */
+		return rc_headers[op] && !roce_is_response(op)
+			   ? (uint16_t)(rc_headers[op] | H_XRC)
+			   : rc_headers[op];
 	default:
 		return 0;
 	}
 }
 
-static size_t bytes_of(uint8_t headers)
+static size_t bytes_of(uint16_t headers)
 {
 	size_t n = BTH;
 
@@ -118,8 +128,12 @@ static void parse_bth(const uint8_t *p, struct roce_head *h)
 				 .psn = get32(p + 8) & PSN_MASK };
 }
 
-static void parse_rest(const uint8_t *p, uint8_t headers, struct roce_head *h)
+static void parse_rest(const uint8_t *p, uint16_t headers, struct roce_head *h)
 {
+	if (headers & H_XRC) {
+		h->xrc_srqn = get32(p) & 0xffffff;
+		p += 4;
+	}
 	if (headers & H_DETH) {
 		h->qkey = get32(p);
 		h->src_qpn = get32(p + 4) & 0xffffff;
@@ -159,7 +173,7 @@ bool roce_parse(const uint8_t *p, size_t n, struct roce_head *h)
 	if (n < BTH + ROCE_ICRC || n > ROCE_MAX || n % 4 || p[1] & 0x0f)
 		return false; /* the low bits are the version, 0 */
 	parse_bth(p, h);
-	uint8_t headers = headers_of(h->service, h->op);
+	uint16_t headers = headers_of(h->service, h->op);
 	if (!headers || (h->pkey & 0x7fff) != (ROCE_PKEY & 0x7fff))
 		return false;
 	size_t n_head = bytes_of(headers);
@@ -186,10 +200,12 @@ static uint8_t *build_bth(const struct roce_head *h, uint8_t *p)
 
 size_t roce_build(struct roce_head *h, uint32_t n_payload, uint8_t *to)
 {
-	uint8_t headers = headers_of(h->service, h->op);
+	uint16_t headers = headers_of(h->service, h->op);
 
 	h->pad = (uint8_t)(-n_payload & 3);
 	uint8_t *p = build_bth(h, to);
+	if (headers & H_XRC)
+		p = put32(p, h->xrc_srqn);
 	if (headers & H_DETH)
 		p = put32(put32(p, h->qkey), h->src_qpn);
 	if (headers & (H_RETH | H_ATOMIC))

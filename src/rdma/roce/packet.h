@@ -27,7 +27,12 @@
 #define PSN_MASK 0xffffffu
 
 /* The high three bits of an opcode. */
-enum roce_service { ROCE_RC = 0x00, ROCE_UC = 0x20, ROCE_UD = 0x60 };
+enum roce_service {
+	ROCE_RC = 0x00,
+	ROCE_UC = 0x20,
+	ROCE_UD = 0x60,
+	ROCE_XRC = 0xa0 /* annex A14 */
+};
 
 /* The low five bits. */
 enum roce_opcode {
@@ -82,6 +87,7 @@ struct roce_head {
 	uint64_t original;      /* AtomicAckETH */
 	uint32_t imm, inv_rkey; /* ImmDt, IETH */
 	uint32_t qkey, src_qpn; /* DETH */
+	uint32_t xrc_srqn;      /* XRCETH: the shared receive queue */
 	const uint8_t *payload; /* set by roce_parse() */
 	uint32_t n_payload;
 };
@@ -90,6 +96,8 @@ struct roce_head {
 MUST_CHECK bool roce_parse(const uint8_t *p, size_t n, struct roce_head *h);
 /* The headers' bytes.  @n_payload is what will follow them. */
 size_t roce_build(struct roce_head *h, uint32_t n_payload, uint8_t *to);
+/* Is it an answer of a responder? */
+bool roce_is_response(uint8_t op);
 /* Does an opcode carry bytes of the program's? */
 bool roce_has_payload(uint8_t op);
 

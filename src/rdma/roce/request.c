@@ -139,7 +139,7 @@ static uint8_t opcode_of(const struct roce_wr *w, bool is_first, bool is_last)
 static struct roce_head head_of(const struct roce_conn *c,
 				const struct roce_wr *w, uint8_t op)
 {
-	return (struct roce_head){ .service = c->cf.is_uc ? ROCE_UC : ROCE_RC,
+	return (struct roce_head){ .service = roce_service_of(&c->cf),
 				   .op = op,
 				   .dest_qpn = c->cf.dest_qpn,
 				   .psn = c->req.next_psn,
@@ -147,7 +147,8 @@ static struct roce_head head_of(const struct roce_conn *c,
 				   .rkey = w->rkey,
 				   .length = w->length,
 				   .swap_add = w->swap_add,
-				   .compare = w->compare };
+				   .compare = w->compare,
+				   .xrc_srqn = w->srqn };
 }
 
 /* A request failed here that is not the oldest: the others come first. */
@@ -351,13 +352,11 @@ uint64_t roce_deadline(const struct roce_conn *c)
 
 void roce_receive(struct roce_conn *c, const struct roce_head *h, uint64_t now)
 {
-	bool is_uc = h->service == ROCE_UC;
-
-	if (c->has_failed || is_uc != c->cf.is_uc)
+	if (c->has_failed || h->service != roce_service_of(&c->cf))
 		return;
-	if (is_uc)
+	if (c->cf.is_uc)
 		roce_respond_uc(c, h);
-	else if (h->op >= OP_READ_FIRST && h->op <= OP_ATOMIC_ACK)
+	else if (roce_is_response(h->op))
 		roce_answer(c, h, now);
 	else
 		roce_respond(c, h);

@@ -37,7 +37,7 @@ static void acknowledge(struct roce_conn *c)
 static struct roce_head response(const struct roce_conn *c, uint8_t op,
 				 uint32_t psn)
 {
-	return (struct roce_head){ .service = ROCE_RC,
+	return (struct roce_head){ .service = roce_service_of(&c->cf),
 				   .op = op,
 				   .dest_qpn = c->cf.dest_qpn,
 				   .psn = psn,
@@ -260,6 +260,7 @@ static bool queue_read(struct roce_conn *c, const struct roce_head *h)
 		*q = (struct response){ .psn = h->psn,
 					.rkey = h->rkey,
 					.left = h->length,
+					.srqn = h->xrc_srqn,
 					.addr = h->addr,
 					.msn = c->rsp.msn };
 	return q != NULL;
@@ -365,7 +366,9 @@ static void execute(struct roce_conn *c, const struct roce_head *h)
 {
 	bool is_message = roce_has_payload(h->op);
 
-	if (is_message ? !fits_in(c, h) : c->rsp.in)
+	if (c->cf.is_xrc && !c->ops->has_queue(c))
+		refuse_request(c);
+	else if (is_message ? !fits_in(c, h) : c->rsp.in)
 		refuse_request(c);
 	else if (h->op == OP_READ_REQUEST)
 		on_read_request(c, h);
@@ -382,6 +385,7 @@ void roce_respond(struct roce_conn *c, const struct roce_head *h)
 	struct responder *r = &c->rsp;
 	int32_t ahead = psn_diff(h->psn, r->psn);
 
+	r->srqn = h->xrc_srqn;
 	if (ahead < 0) {
 		on_duplicate(c, h);
 		return;
@@ -416,6 +420,7 @@ static bool send_read_part(struct roce_conn *c, struct response *q)
 		     q->psn);
 	struct iovec iov = { bytes, n };
 
+	c->rsp.srqn = q->srqn;
 	if (n && !c->ops->read(c, q->rkey, q->addr, bytes, n)) {
 		c->rsp.psn = q->psn;
 		refuse_access(c);
