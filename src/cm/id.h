@@ -71,6 +71,7 @@ struct cm_id {
 	struct param own, peer;
 	uint64_t deadline_ns; /* 0: none */
 	uint64_t give_up_ns;  /* of ID_CONNECTING and ID_ENDING */
+	bool is_refused;      /* ID_CONNECTING, because nobody listens */
 	uint32_t events_reported;
 	/* Of a listener. */
 	uint32_t backlog, n_waiting, n_new;

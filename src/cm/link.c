@@ -31,7 +31,12 @@
 
 #define ANSWER_NS (60 * NS_PER_S) /* as long as the kernel tries in all */
 #define FIRST_NS (10 * NS_PER_S)  /* from a connection to its REQ */
-#define RETRY_NS (20 * NS_PER_MS) /* a full backlog, or no descriptor left */
+#define RETRY_NS                                                               \
+	(20 *                                                                  \
+	 NS_PER_MS) /* a full backlog, no descriptor left, nobody listens */
+/* A listener may come so much later.  perftest -R connects twice, and its server has a new
+ * listener of the same port for the second time; on a network the REQ takes longer than that. */
+#define LISTENER_NS (100 * NS_PER_MS)
 #define TIMEWAIT_NS (1 * NS_PER_S)
 #define ENDING_NS (50 * NS_PER_MS) /* from the first look at the end */
 #define LOOK_NS (1 * NS_PER_MS)    /* for completions that are not polled */
@@ -128,13 +133,15 @@ int link_bind(struct cm_id *id)
 	return err == -EADDRINUSE && id->may_reuse ? 0 : err;
 }
 
-static int nobody(struct cm_id *id)
+/* A listener's backlog has stayed full, or nobody listens. */
+static void give_up(struct cm_id *id)
 {
-	if (is_ud(id))
+	if (!id->is_refused)
+		end(id, EVENT_UNREACHABLE, -ETIMEDOUT);
+	else if (is_ud(id))
 		end(id, EVENT_UNREACHABLE, SIDR_UNSUPPORTED);
 	else
 		end(id, EVENT_REJECTED, REJ_INVALID_SERVICE_ID);
-	return 0;
 }
 
 static void send_request(struct cm_id *id)
@@ -166,14 +173,16 @@ int link_connect(struct cm_id *id)
 
 	if (!err)
 		err = addr_connect(id->sock, id->ps, &id->dst);
-	if (err == -EAGAIN) {
-		if (id->state != ID_CONNECTING)
-			id->give_up_ns = now_ns() + ANSWER_NS;
+	if (err == -EAGAIN || err == -ECONNREFUSED) {
+		bool is_refused = err == -ECONNREFUSED;
+
+		if (id->state != ID_CONNECTING || is_refused != id->is_refused)
+			id->give_up_ns =
+			    now_ns() + (is_refused ? LISTENER_NS : ANSWER_NS);
+		id->is_refused = is_refused;
 		set_state(id, ID_CONNECTING, RETRY_NS);
 		return 0;
 	}
-	if (err == -ECONNREFUSED)
-		return nobody(id);
 	if (!err)
 		err = trust_check(id->sock);
 	if (err) {
@@ -478,7 +487,7 @@ void link_expired(struct cm_id *id)
 		return;
 	case ID_CONNECTING:
 		if (now_ns() >= id->give_up_ns)
-			end(id, EVENT_UNREACHABLE, -ETIMEDOUT);
+			give_up(id);
 		else if (link_connect(id))
 			end(id, EVENT_UNREACHABLE, -ENOBUFS);
 		return;

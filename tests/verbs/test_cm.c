@@ -356,6 +356,25 @@ static void test_refused(void)
 					 (int)r.status == -ENETUNREACH)));
 }
 
+/* Who connects just before the other end listens is heard. */
+static void test_late_listener(void)
+{
+	int a = cm_open(), b = cm_open();
+	uint16_t port = 0;
+
+	end_id(b, listen_at(b, "127.0.0.1", &port)); /* the port is free */
+	start_connect(a, port);
+	expect_nothing(a);
+	listen_at(b, "127.0.0.1", &port);
+	struct pollfd fds[2] = { { a, POLLIN, 0 }, { b, POLLIN, 0 } };
+	struct rdma_ucm_event_resp r;
+	struct rdma_ucm_get_event c = { .response = (uintptr_t)&r };
+	fcntl(a, F_SETFL, O_NONBLOCK);
+	while (poll(fds, 2, LIMIT_S * 1000) > 0 && !fds[1].revents)
+		CHECK(COMMAND(a, GET_EVENT, sizeof(r), c) == -EAGAIN);
+	expect(b, CONNECT_REQUEST, 0);
+}
+
 static void test_ports(void)
 {
 	int a = cm_open();
@@ -584,6 +603,7 @@ static void test_strangers(void)
 static const struct test tests[] = { { "descriptor", test_descriptor },
 				     { "handshake", test_handshake },
 				     { "refused", test_refused },
+				     { "late_listener", test_late_listener },
 				     { "ports", test_ports },
 				     { "last_message", test_last_message },
 				     { "killed", test_killed },
