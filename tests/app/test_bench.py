@@ -27,7 +27,7 @@ def main(osf):
                          text=True, capture_output=True, timeout=run.left())
     run.need(got.stdout, got.stderr)
     bench = json.loads(got.stdout)["benches"][0]
-    run.need(bench["result"] in ("ok", "not reached") and bench["n_upgraded"] == 2 * CONNECTIONS,
+    run.need(bench["result"] in ("ok", "NOT REACHED") and bench["n_upgraded"] == 2 * CONNECTIONS,
              "not both ends of each connection moved: %s\n%s" % (bench, got.stderr))
     print("%d ends of %d connections moved" % (bench["n_upgraded"], CONNECTIONS))
     run.done()
