@@ -293,6 +293,7 @@ static void client_read(struct server *s, int index)
 
 	if (!may_send(s, index)) {
 		out.err = -EBADF;
+		s->client[index].is_refused = true;
 		reply_send(fd, &out, out_fds);
 		client_silence(s, index);
 		return;
@@ -404,7 +405,7 @@ static int end_silent(struct server *s)
 
 		if (c->fd < 0 || !c->silent_ns)
 			continue;
-		if (!client_has_grant(s, i) ||
+		if ((!client_has_grant(s, i) && !c->is_refused) ||
 		    now - c->silent_ns > SILENT_MS * NS_PER_MS)
 			client_close(s, i, false);
 		else

@@ -29,6 +29,9 @@ struct client {
 	uint32_t uid;
 	uint32_t version; /* 0: has not said hello */
 	bool is_told;     /* MSG_LEAVE was sent */
+	/* Its last request stays unread.  Our close() would make the kernel take the
+	 * answer from it (ECONNRESET), so it has time to read that. */
+	bool is_refused;
 	/* When the client closed its socket, or 0.  The kernel closes the socket of a
 	 * killed program some moments before the program is dead. */
 	uint64_t silent_ns;
