@@ -271,10 +271,34 @@ static void mind_the_end(struct qp *qp)
 	event_add(ctx_of(qp->qp.context), IBV_EVENT_QP_FATAL, qp);
 }
 
+/* Caller holds users_lock. */
+static void tell_ends(struct cq *cq, bool looks)
+{
+	for (uint32_t i = 0; i < cq->n_users; i++) {
+		struct qp *qp = cq->users[i];
+
+		if (!lock_try(&qp->lock))
+			continue;
+		if (qp->has_put_off) {
+			qp->has_put_off = false;
+			tx_run(qp);
+		}
+		if (looks)
+			mind_the_end(qp);
+		lock_put(&qp->lock);
+	}
+}
+
+/*
+ * The end of a process is known at once, while over a wire time-outs pass before a request fails.
+ * Until then all completes that the receiver has done before, on other queue pairs, too, and programs
+ * rely on that: ibv_srq_pingpong gives up at the first error.  So a peer's end is told after a look
+ * at all queue pairs.
+ */
 void cq_progress(struct cq *cq)
 {
 	uint32_t n_idle = load_rlx(&cq->n_idle) + 1;
-	bool looks = n_idle % IDLE_POLLS == 0;
+	bool looks = n_idle % IDLE_POLLS == 0, has_ends = looks;
 
 	store_rlx(&cq->n_idle, n_idle);
 
@@ -290,12 +314,16 @@ void cq_progress(struct cq *cq)
 			continue;
 		if (qp_receives_on(qp, cq))
 			rx_run(qp, cq);
-		if (qp->sq_done != qp->sq_head)
+		if (qp->sq_done != qp->sq_head) {
+			qp->puts_off_end = true;
 			tx_run(qp);
-		if (looks)
-			mind_the_end(qp);
+			qp->puts_off_end = false;
+			has_ends |= qp->has_put_off;
+		}
 		lock_put(&qp->lock);
 	}
+	if (unlikely(has_ends))
+		tell_ends(cq, looks);
 }
 
 bool cq_progress_others(void)

@@ -163,7 +163,7 @@ const struct x_recv *tx_find_recv(struct qp *qp, struct swqe *w,
 		*verdict = lose(w);
 	else if (tx_waits_too_long(qp, tx_rnr_ns(qp, t)))
 		*verdict = tx_done(w, IBV_WC_RNR_RETRY_EXC_ERR);
-	else if (peer_has_ended(qp->remote.peer))
+	else if (tx_may_tell_end(qp))
 		*verdict = tx_done(w, IBV_WC_RETRY_EXC_ERR);
 	else
 		*verdict = TX_BLOCKED;

@@ -26,14 +26,21 @@ bool tx_waits_too_long(struct qp *qp, uint64_t limit)
 	return limit && now - qp->blocked_ns > limit;
 }
 
+bool tx_may_tell_end(struct qp *qp)
+{
+	if (!qp->remote.peer || !peer_has_ended(qp->remote.peer))
+		return false;
+	qp->has_put_off = qp->puts_off_end;
+	return !qp->puts_off_end;
+}
+
 enum tx tx_no_answer(struct qp *qp, struct swqe *w)
 {
 	uint64_t limit = qp->attr.timeout ? timeout_ns(qp) : 0;
 
 	if (qp->init.qp_type == IBV_QPT_UC)
 		return tx_done(w, IBV_WC_SUCCESS); /* lost on the way */
-	if (tx_waits_too_long(qp, limit) ||
-	    (qp->remote.peer && peer_has_ended(qp->remote.peer)))
+	if (tx_waits_too_long(qp, limit) || tx_may_tell_end(qp))
 		return tx_done(w, IBV_WC_RETRY_EXC_ERR);
 	return TX_BLOCKED;
 }

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -296,6 +297,94 @@ static void test_death_asleep(void)
 	CHECK(next(&e).status == IBV_WC_WR_FLUSH_ERR);
 }
 
+/* A second queue pair on the same completion queue. */
+static struct end one_more(const struct end *e, struct ibv_cq *cq,
+			   struct ibv_srq *srq)
+{
+	struct ibv_qp_init_attr init = { .send_cq = cq,
+					 .recv_cq = cq,
+					 .srq = srq,
+					 .cap = { 8, srq ? 0 : 8, 2, 2, 64 },
+					 .qp_type = IBV_QPT_RC,
+					 .sq_sig_all = 1 };
+	struct end more = *e;
+
+	more.cq = cq;
+	CHECK((more.qp = ibv_create_qp(e->pd, &init)));
+	return more;
+}
+
+/* @is_first: this end connects first, so that the other one finds it and sends at once. */
+static void meet(int fd, struct end *e, bool is_first)
+{
+	struct address mine = address_of(e), theirs;
+	char byte = 0;
+
+	CHECK(write(fd, &mine, sizeof(mine)) == sizeof(mine));
+	CHECK(read(fd, &theirs, sizeof(theirs)) == sizeof(theirs));
+	CHECK(is_first || read(fd, &byte, 1) == 1);
+	end_connect(e, &theirs);
+	CHECK(!is_first || write(fd, &byte, 1) == 1);
+}
+
+/* Receives on one of two queue pairs, which share their receives, and ends. */
+static void receive_on(int fd, int which)
+{
+	struct ibv_srq_init_attr attr = { .attr = { 8, 2, 0 } };
+	struct end e, of[2];
+	char byte;
+
+	end_open(&e, IBV_QPT_RC);
+	struct ibv_srq *srq = ibv_create_srq(e.pd, &attr);
+	CHECK(srq);
+	struct ibv_sge sge = { (uintptr_t)e.buf, BUF, e.mr->lkey };
+	struct ibv_recv_wr wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1 };
+	struct ibv_recv_wr *bad;
+	CHECK(!ibv_post_srq_recv(srq, &wr, &bad));
+	CHECK(!ibv_post_srq_recv(srq, &wr, &bad));
+	for (int i = 0; i < 2; i++) {
+		of[i] =
+		    one_more(&e, ibv_create_cq(e.ctx, 8, NULL, NULL, 0), srq);
+		meet(fd, &of[i], true);
+	}
+	CHECK(read(fd, &byte, 1) == 1); /* both messages are there */
+	CHECK(next(&of[which]).status == IBV_WC_SUCCESS);
+	_exit(0);
+}
+
+/* What the peer has done on other queue pairs completes before the first error. */
+static void test_death_of_two(void)
+{
+	for (int which = 0; which < 2; which++) {
+		struct end e, of[2];
+		int sv[2], status;
+
+		CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, sv));
+		pid_t pid = fork();
+		CHECK(pid >= 0);
+		if (!pid)
+			receive_on(sv[1], which);
+		end_open(&e, IBV_QPT_RC);
+		for (int i = 0; i < 2; i++) {
+			of[i] = one_more(&e, e.cq, NULL);
+			meet(sv[0], &of[i], false);
+		}
+		for (int i = 0; i < 2; i++)
+			CHECK(!post(&of[i], IBV_WR_SEND, 5, e.mr->lkey, NULL));
+		CHECK(write(sv[0], "", 1) == 1);
+		CHECK(waitpid(pid, &status, 0) == pid && !status);
+		struct ibv_wc wc = next(&e);
+		CHECK(wc.status == IBV_WC_SUCCESS &&
+		      wc.qp_num == of[which].qp->qp_num);
+		wc = next(&e);
+		CHECK(wc.status == IBV_WC_RETRY_EXC_ERR &&
+		      wc.qp_num == of[!which].qp->qp_num);
+		CHECK(!ibv_destroy_qp(of[0].qp) && !ibv_destroy_qp(of[1].qp));
+		close(sv[0]);
+		close(sv[1]);
+	}
+}
+
 /* A queue pair that was never connected has no descriptor but its own to close. */
 static void test_descriptors(void)
 {
@@ -396,13 +485,21 @@ static void test_fork(void)
 }
 
 static const struct test tests[] = {
-	{ "send", test_send },   { "length", test_length },
-	{ "rnr", test_rnr },     { "keys", test_keys },
-	{ "calls", test_calls }, { "memory", test_memory },
-	{ "death", test_death }, { "death_asleep", test_death_asleep },
-	{ "fork", test_fork },   { "reset", test_reset },
-	{ "many", test_many },   { "descriptors", test_descriptors },
-	{ "paths", test_paths }, { "rounds", test_rounds },
+	{ "send", test_send },
+	{ "length", test_length },
+	{ "rnr", test_rnr },
+	{ "keys", test_keys },
+	{ "calls", test_calls },
+	{ "memory", test_memory },
+	{ "death", test_death },
+	{ "death_asleep", test_death_asleep },
+	{ "death_of_two", test_death_of_two },
+	{ "fork", test_fork },
+	{ "reset", test_reset },
+	{ "many", test_many },
+	{ "descriptors", test_descriptors },
+	{ "paths", test_paths },
+	{ "rounds", test_rounds },
 };
 
 int main(int argc, char **argv)
