@@ -37,7 +37,9 @@ PROGRAMS = [
 # perftest: who has counters, and what they must say at least.
 PERFTEST = [
     ("ib_send_lat", "-n 300", 0, "recvs", 300), ("ib_send_lat", "-c UD -n 300", 0, "recvs", 300),
-    ("ib_send_bw", "-n 300", 0, "recv_bytes", 65536 * 300), ("ib_send_bw", "-c UC -n 300", 0, "recvs", 200),
+    ("ib_send_bw", "-n 300", 0, "recv_bytes", 65536 * 300),
+    # All of UC's messages fit into the socket's queue: nobody sends again what gets lost there.
+    ("ib_send_bw", "-c UC -s 1024 -n 300", 0, "recvs", 300),
     ("ib_write_lat", "-n 300", 0, "writes", 300), ("ib_write_bw", "-n 300", 1, "write_bytes", 65536 * 300),
     ("ib_read_lat", "-n 300", 1, "reads", 300), ("ib_read_bw", "-n 300", 1, "read_bytes", 65536 * 300),
     ("ib_atomic_lat", "-n 300", 1, "atomics", 300), ("ib_atomic_bw", "-n 300", 1, "atomics", 300),
