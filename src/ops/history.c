@@ -61,7 +61,8 @@ void history_alone(void)
 	has_moves = false;
 }
 
-/* Who knows it can have addresses share a place, which costs time alone. */
+/* Whoever knows this function can choose addresses that share a place in the table.  Their
+ * connections then move early or late; nothing else happens. */
 static uint64_t mix(uint64_t h, uint64_t word)
 {
 	h = (h ^ word) * UINT64_C(0x9e3779b97f4a7c15);

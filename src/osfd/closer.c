@@ -79,7 +79,8 @@ static bool next(int osfd, int *fd)
 	return n > 0;
 }
 
-/* What came last is osfd's, too, until osfd says go. */
+/* osfd has the last descriptor that it sent open, too, until its next packet says that it has closed
+ * its own.  So that one waits here until then. */
 static void serve(int osfd)
 {
 	int held = -1, fd;

@@ -134,8 +134,8 @@ void grant_close(struct grant *g);
 /* The grant that a client names, or NULL. */
 struct grant *grant_of(struct ports *ps, uint32_t id, int owner);
 
-/* Flows of a grant; -ENOSPC when the port has no more of them, -EAGAIN while it rests.  @snd_nxt: the sequence
- * number at which it was frozen, or 0 */
+/* Gives a grant a flow.  @snd_nxt: the sequence number at which it was frozen, or 0.  Return: 0,
+ * -ENOSPC when the port has no more flows, -EAGAIN while the grant rests, or another -errno */
 MUST_CHECK int grant_steer(struct grant *g, const struct steer_key *k,
 			   enum steer_mode mode, uint32_t snd_nxt);
 void grant_unsteer(struct grant *g, const struct steer_key *k);

@@ -219,7 +219,8 @@ struct qp {
 	uint32_t n_sent, n_used; /* messages; receives of the peer */
 	uint32_t n_known; /* receives that the peer had posted when we looked */
 	bool has_failed, peer_lies;
-	/* While cq_progress() looks at all queue pairs: the peer's end is not told yet; it was found. */
+	/* cq_progress() looks at other queue pairs before it fails a request because the peer's
+	 * process has ended.  So: such a failure has to wait; one is waiting. */
 	bool puts_off_end, has_put_off;
 	uint64_t blocked_ns; /* since when; 0: not */
 	/* Keys that messages withdraw which the peer has not read yet (mw.c). */

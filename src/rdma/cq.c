@@ -271,7 +271,7 @@ static void mind_the_end(struct qp *qp)
 	event_add(ctx_of(qp->qp.context), IBV_EVENT_QP_FATAL, qp);
 }
 
-/* Caller holds users_lock. */
+/* Fails what had to wait for the look at all queue pairs.  Caller holds users_lock. */
 static void tell_ends(struct cq *cq, bool looks)
 {
 	for (uint32_t i = 0; i < cq->n_users; i++) {
@@ -290,10 +290,10 @@ static void tell_ends(struct cq *cq, bool looks)
 }
 
 /*
- * The end of a process is known at once, while over a wire time-outs pass before a request fails.
- * Until then all completes that the receiver has done before, on other queue pairs, too, and programs
- * rely on that: ibv_srq_pingpong gives up at the first error.  So a peer's end is told after a look
- * at all queue pairs.
+ * We know at once that a peer's process has ended.  Over a wire a request fails only when its
+ * time-outs have passed, and before that all requests complete that the peer has answered, those of
+ * other queue pairs as well.  Programs rely on this order: ibv_srq_pingpong gives up at the first
+ * error.  So we look at all queue pairs first, and fail requests afterwards.
  */
 void cq_progress(struct cq *cq)
 {

@@ -62,7 +62,7 @@ static void text_write(const struct text *t)
 	}
 }
 
-/* Nothing about an end without a port. */
+/* Writes the address of one end, or nothing if it has no port. */
 static void add_end(struct text *t, const char *what,
 		    const struct sockaddr_storage *a)
 {
@@ -109,7 +109,8 @@ static void add_counts(struct text *t, const char *what, const struct counts *c)
 	    what, c->bytes / KB, c->packets, c->eagains, c->errors);
 }
 
-/* What waits to be received, if it is known what ever did or was dropped. */
+/* Writes how much waits to be received now, how much waited at most, and what was dropped.  Writes
+ * nothing if nothing ever waited and nothing was dropped. */
 static void add_queue(struct text *t, int fd, uint64_t most,
 		      const struct osf_stats_packets *p)
 {

@@ -235,8 +235,8 @@ bool filter_look(struct vsock *s)
 	return true;
 }
 
-/* Is the next datagram one for the callback, and nothing to be thought of but its bytes and
- * its sender? */
+/* May the next datagram go to the callback with its bytes and its sender alone, without control
+ * messages? */
 static inline bool is_plain(const struct vsock *s)
 {
 	return load_rlx(&s->callback) && s->spare && s->until_try != 1 &&

@@ -36,7 +36,7 @@
 #define UDP_GRO 104
 #endif
 
-/* Receives with the option, until it is thought over. */
+/* After so many receives with the option, this API decides again whether it is of use. */
 #define JOINED_LOOKS 16u
 
 enum joined_state { JOINED_OFF, JOINED_ON, JOINED_LEAVES };

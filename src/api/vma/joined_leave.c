@@ -26,7 +26,8 @@ static bool set_peek_off(int fd, int off)
 	return !libc.setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &off, sizeof(off));
 }
 
-/* Does it say how large its parts are?  If it had more to say than there is room, it may. */
+/* Does a control message say how large the parts of this datagram are?  Where control messages did
+ * not fit (MSG_CTRUNC), one may have said so. */
 static bool may_be_joined(struct msghdr *m)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c))
