@@ -238,7 +238,7 @@ static void sock_release(struct file *f, int fd)
 	if (!sock_let_go(sk, 1)) {
 		ops_let_go(sk, fd);
 		close_shared_fds(f);
-		if (shared_let_go(sk)) /* and all others have, since */
+		if (shared_let_go(sk)) /* the others ended meanwhile */
 			sock_free(sk);
 		return;
 	}

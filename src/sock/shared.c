@@ -457,16 +457,22 @@ void sock_catch_up(struct sock *sk)
  * Life of the memory.
  */
 
+bool shared_all_let_go(struct sock *sk)
+{
+	store_rel(&sk->free_due, (uint8_t)1);
+	fence_full(); /* Dekker with shared_let_go() */
+	return !load_acq(&sk->is_held) && xchg(&sk->free_due, (uint8_t)0);
+}
+
 bool shared_let_go(struct sock *sk)
 {
 	struct shared_page *p = sk->page;
-	const struct holders *h = sock_holders(sk);
 
 	if (p)
 		madvise(p, SHARED_BYTES, MADV_DONTFORK);
 	store_rel(&sk->is_held, (uint8_t)0);
-	fence_full(); /* whoever counts the last holder down looks at is_held */
-	return h && load_rlx(&h->n_procs) < 0;
+	fence_full();
+	return load_acq(&sk->free_due) && xchg(&sk->free_due, (uint8_t)0);
 }
 
 void shared_init(struct sock *sk, struct holders *h)
@@ -485,7 +491,7 @@ void shared_alone(struct sock *sk, const struct sock *made)
 	sk->is_lost = sk->rx_is_in = sk->tx_is_in = 0;
 	sk->page = sk->old_page = NULL;
 	sk->my_sleepers = sk->my_tx_sleepers = 0;
-	sk->moved_ns = sk->reset_due = sk->is_kept = 0;
+	sk->moved_ns = sk->reset_due = sk->is_kept = sk->free_due = 0;
 }
 
 void shared_child(void)
@@ -499,7 +505,7 @@ void sock_inherit(struct sock *sk, bool calls)
 {
 	sk->epoch = epoch;
 	sk->rx_lock = sk->tx_lock = (struct lock){ 0 };
-	sk->rx_is_in = sk->tx_is_in = sk->is_kept = 0;
+	sk->rx_is_in = sk->tx_is_in = sk->is_kept = sk->free_due = 0;
 	sk->my_sleepers = sk->my_tx_sleepers = 0;
 	watches_after_fork(sk);
 	sk->writer = 0;

@@ -102,8 +102,15 @@ void shared_release(void);
 
 /* If all others have let go, stop sharing: this process's memory is enough. */
 void sock_unshare(struct sock *sk);
-/* This process lets go of the socket; true: it was the last holder. */
-bool shared_let_go(struct sock *sk);
+/* Of several processes that let go of a socket at once, the one that counts the last holder
+ * down frees it, and no other does: who frees adds the socket's counts to the totals.
+ *
+ * This process has counted the last holder down for others that have ended.  True: its own
+ * file has let go, too, and the caller frees the socket.  False: the thread that lets go of
+ * it does. */
+MUST_CHECK bool shared_all_let_go(struct sock *sk);
+/* This process lets go of the socket, which others hold.  True: the caller frees it. */
+MUST_CHECK bool shared_let_go(struct sock *sk);
 /* In the child: the parent's sockets that it does not hold are no longer
  * sockets.  Call shared_child() first, then sock_inherit() for each socket that
  * it holds.  @calls: the fork happened in the middle of a call. */

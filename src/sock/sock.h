@@ -135,6 +135,8 @@ struct sock {
 	uint64_t
 	    moved_ns; /* another process gives it to the kernel since then */
 	uint8_t reset_due; /* and the kernel's socket is not reset yet */
+	uint8_t
+	    free_due; /* shared_all_let_go() has said so while it was held */
 	/* A process of our user has had a half for long, or has left w->due
 	 * undone: who waits for the socket comes again soon. */
 	uint8_t is_kept;

@@ -11,6 +11,7 @@ end in every way there is: nothing is left of a connection that nobody has any m
 """
 import ctypes
 import json
+import mmap
 import os
 import signal
 import socket
@@ -29,6 +30,9 @@ SYS_EXIT_GROUP = 231 if os.uname().machine == "x86_64" else 94
 
 
 # --- the server ---
+
+together = mmap.mmap(-1, mmap.PAGESIZE)  # shared with the children
+
 
 def serve(conn):
     while True:
@@ -104,6 +108,9 @@ def child(listener, conn, how):
         end_threads(conn)
     if how == "closes":
         conn.close()
+    if how == "together":
+        together[0] = 1
+        conn.close()
     os._exit(0)
 
 
@@ -116,11 +123,14 @@ def server(port, how):
     print("ready", flush=True)
     while True:
         conn, _ = listener.accept()
-        if how == "late":  # it moves in this process
+        if how in ["late", "together"]:  # it moves in this process
             for _ in range(TURNS):
                 conn.sendall(conn.recv(100))
+        together[0] = 0
         if not os.fork():
             child(listener, conn, how)
+        while how == "together" and not together[0]:
+            pass
         conn.close()
 
 
@@ -137,7 +147,7 @@ def client(port, n):
 # --- the test ---
 
 HOW = ["exit", "_exit", "raw", "killed", "exec", "exec_open", "threads",
-       "closes", "closed_listener", "below_exit", "below_killed",
+       "closes", "together", "closed_listener", "below_exit", "below_killed",
        "below_exec", "middle_killed"]
 
 
