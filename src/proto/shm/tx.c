@@ -242,7 +242,8 @@ static inline void prefetch_next(const struct ring_tx *tx)
 		prefetch_write(tx->base + tx->head + i * RING_ALIGN);
 }
 
-/* A message of a few cache lines, which nothing holds back.  0: it takes tx_ring(). */
+/* A message of a few cache lines, which nothing holds back.  0: it takes tx_ring(), unless the
+ * reader has left the ring meanwhile: then TCP. */
 HOT static inline ssize_t tx_small(struct sock *sk, int fd,
 				   struct iov_cursor *c, size_t left, int flags)
 {
@@ -281,7 +282,7 @@ static ssize_t tx_once(struct sock *sk, int fd, struct iov_cursor *c,
 		return tx_to_nobody(sk, fd, c, left, flags);
 	}
 	ssize_t r = tx_small(sk, fd, c, left, flags);
-	if (!r)
+	if (!r && likely(shm_w(sk)->tx_ring))
 		r = tx_ring(sk, fd, c, left, flags);
 	if (r > 0)
 		count(&sk->st->tx_bytes_shm, (uint64_t)r);
