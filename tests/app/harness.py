@@ -46,6 +46,7 @@ LIMIT_S = 240
 REPORT_S = 5
 REPORTS_MAX = 3
 REPORT_MAX = 3000  # characters
+SAID_MAX = 8000  # what a program that failed has said: all notes of a connection (soak_end.c)
 TABLE_MAX = 20  # processes, so that what comes before stays in sight
 HERE = os.path.dirname(os.path.abspath(__file__))
 SHM = "/dev/shm"
@@ -443,7 +444,7 @@ class Run:
             printed = f.read()
         if got != status:
             with open(err_path, "rb") as f:
-                said = printed[-2000:] + f.read()[-2000:]
+                said = printed[-2000:] + f.read()[-SAID_MAX:]
             self.fail("%s: %s\n%s" % (" ".join(str(w) for w in cmd), got,
                                       said.decode("utf-8", "replace")))
         os.unlink(out_path)

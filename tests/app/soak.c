@@ -51,12 +51,24 @@ extern char **environ;
 
 uint64_t seed;
 const char *mode = "?";
-_Atomic bool *failed;
+_Atomic int *failed;
+
+void die_first(void)
+{
+	static _Thread_local bool is_first;
+	int not_yet = FAILED_NOT;
+
+	if (failed && !is_first &&
+	    !atomic_compare_exchange_strong(failed, &not_yet, FAILED_TELLING))
+		_exit(1);
+	is_first = true;
+}
 
 void die(const char *fmt, ...)
 {
 	va_list ap;
 
+	die_first();
 	flockfile(stderr);
 	fprintf(stderr, "soak %s: FAIL: seed %llu, process %d: ", mode,
 		(unsigned long long)seed, (int)getpid());
@@ -65,7 +77,7 @@ void die(const char *fmt, ...)
 	va_end(ap);
 	fputc('\n', stderr);
 	if (failed)
-		*failed = true;
+		*failed = FAILED;
 	_exit(1);
 }
 

@@ -60,8 +60,14 @@ static inline size_t rng_size(struct rng *r, size_t max)
 
 /* soak.c */
 extern uint64_t seed;
-extern const char *mode;     /* for reports */
-extern _Atomic bool *failed; /* die() sets it, where there is one */
+extern const char *mode; /* for reports */
+/* Where processes fail together, one of them says why: what the others meet follows from
+ * that. */
+enum { FAILED_NOT, FAILED_TELLING, FAILED };
+extern _Atomic int *failed; /* or NULL */
+
+/* Before more than die() is printed.  Ends this process, unless it is the first to fail. */
+void die_first(void);
 
 __attribute__((noreturn, format(printf, 1, 2))) void die(const char *fmt, ...);
 uint64_t now_us(void);

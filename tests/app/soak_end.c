@@ -117,7 +117,7 @@ void notes_print(uint32_t id)
 
 /* die() with the story of the connection */
 #define end_die(e, fmt, ...)                                                   \
-	(notes_print((e)->id),                                                 \
+	(die_first(), notes_print((e)->id),                                    \
 	 die("connection %u side %u: " fmt " (%s)", (e)->id, (e)->side,        \
 	     ##__VA_ARGS__, strerror(errno)))
 

@@ -256,6 +256,7 @@ static void shared_make(void)
 
 static void hang_report(void)
 {
+	die_first();
 	fprintf(stderr,
 		"soak mix: HANG: seed %llu, no byte has moved in %d s, %u ends "
 		"are open:\n",
@@ -283,8 +284,8 @@ static void watch(uint64_t end_us, bool all)
 	while (all ? shared->n_live > 0 : now_us() < end_us) {
 		uint64_t now = shared->bytes + shared->n_over;
 
-		if (shared->failed)
-			die("see above");
+		if (shared->failed == FAILED)
+			_exit(1);
 		if (now != seen) {
 			seen = now;
 			since = now_us();
@@ -389,7 +390,7 @@ int mix_run(unsigned seconds, char *const words[])
 	while (n)
 		part_wait(pids[--n], "a process of the mix", HANG_S);
 	if (shared->failed)
-		die("see above");
+		return 1;
 	report(now_us() - start);
 	return 0;
 }

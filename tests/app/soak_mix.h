@@ -68,12 +68,12 @@ struct shared {
 	_Atomic uint32_t n_live, n_over; /* ends */
 	_Atomic uint32_t n_signals;
 	_Atomic uint32_t n_events[EVENTS];
-	uint32_t events;     /* bits: those that happen */
-	bool no_bare;        /* no program goes on without the library */
-	bool is_calm;        /* no signals */
-	_Atomic bool stops;  /* no new connections */
-	_Atomic bool ended;  /* nothing is left: processes end */
-	_Atomic bool failed; /* somebody has said why */
+	uint32_t events;    /* bits: those that happen */
+	bool no_bare;       /* no program goes on without the library */
+	bool is_calm;       /* no signals */
+	_Atomic bool stops; /* no new connections */
+	_Atomic bool ended; /* nothing is left: processes end */
+	_Atomic int failed; /* FAILED: somebody has said why */
 	struct slot slots[N_SLOTS];
 };
 
