@@ -36,12 +36,13 @@ uint32_t kept_count(void) { return load_rlx(&n_kept); }
 
 /* The next above @fd that stays open, or INT_MAX.  The program may have closed what was
  * kept, and have something else there. */
-static int next_to_spare(int a, int b, int fd)
+static int next_to_spare(const int spare[3], int fd)
 {
-	int next = a > fd ? a : INT_MAX;
+	int next = INT_MAX;
 
-	if (b > fd && b < next)
-		next = b;
+	for (int i = 0; i < 3; i++)
+		if (spare[i] > fd && spare[i] < next)
+			next = spare[i];
 	for (uint32_t i = 0; i < ROOM && i < load_rlx(&n_kept); i++) {
 		int k = load_rlx(&kept[i]) - 1;
 
@@ -51,10 +52,12 @@ static int next_to_spare(int a, int b, int fd)
 	return next;
 }
 
-void kept_close_others(int a, int b)
+void kept_close_others(int a, int b, int c)
 {
+	const int spare[] = { a, b, c };
+
 	for (int done = -1; done != INT_MAX;) {
-		int next = next_to_spare(a, b, done);
+		int next = next_to_spare(spare, done);
 
 		if (next > done + 1)
 			rawcall(SYS_close_range, done + 1,

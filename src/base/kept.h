@@ -22,6 +22,6 @@ bool kept_is_file(int fd);
 /* The descriptor stays open, under its number. */
 void kept_add(int fd);
 uint32_t kept_count(void);
-/* Close everything but @a and @b (-1: nothing) and the files among those: system calls
+/* Close everything but @a, @b and @c (-1: nothing) and the files among those: system calls
  * only. */
-void kept_close_others(int a, int b);
+void kept_close_others(int a, int b, int c);

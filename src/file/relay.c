@@ -53,7 +53,8 @@ struct way {
 	uint64_t n_gap;  /* to be moved before that part */
 	uint64_t n_skip; /* to be thrown away behind it */
 	const struct stash *gate; /* it has a gate that is closed; or NULL */
-	bool has_end;             /* nothing more comes */
+	int writer;               /* sock/stash.h; -1: nobody is writing */
+	bool has_end;             /* nothing more of the stream comes */
 	bool done;                /* and @to has been told so */
 };
 
@@ -122,6 +123,7 @@ static void way_read(struct way *w)
 		way_got(w, (size_t)r);
 	} else if (!r && !w->stash) {
 		w->has_end = true;
+		w->n_skip = 0;
 	} else if (!r || (r != -EAGAIN && r != -EINTR)) {
 		relay_reset(w); /* or it ended inside the gap */
 	}
@@ -140,6 +142,34 @@ static void way_write(struct way *w)
 	}
 }
 
+/* Has a process written to @from what stands in the stash, too?  If it has died, nobody knows
+ * what comes next. */
+static void way_hear(struct way *w, const struct stash *st)
+{
+	int32_t did = 0;
+	long r = rawcall(SYS_recvfrom, w->writer, &did, sizeof(did),
+			 MSG_DONTWAIT, NULL, NULL);
+
+	if (r == -EAGAIN || r == -EINTR)
+		return;
+	if (r != sizeof(did))
+		relay_reset(w);
+	w->n_skip += did > 0 ? (uint64_t)did : 0;
+	fetch_or(st->told, st->told_bit);
+	fence_full();
+	if (load_acq(st->ended) & st->ended_bit)
+		w->has_end = true;
+	rawcall(SYS_close, w->writer);
+	w->writer = -1;
+}
+
+/* May more be read?  Behind the end of the stream it is thrown away: a close() with unread bytes
+ * would reset the connection. */
+static bool way_wants(const struct way *w)
+{
+	return !w->gate && !w->n && w->writer < 0 && (!w->has_end || w->n_skip);
+}
+
 static void way_step(struct way *w)
 {
 	if (w->gate && load_acq(w->gate->gate) & w->gate->gate_bit)
@@ -148,7 +178,7 @@ static void way_step(struct way *w)
 		return;
 	if (!w->n && w->stash && !w->n_gap)
 		way_take_stash(w);
-	if (!w->n && !w->has_end)
+	if (way_wants(w))
 		way_read(w);
 	if (w->n)
 		way_write(w);
@@ -199,8 +229,7 @@ static void probe_set(struct probe *p, int fd, bool on)
 /* What either direction waits for at @fd. */
 static short wanted(const struct way *in, const struct way *out)
 {
-	return (short)((!in->gate && !in->n && !in->has_end ? POLLIN : 0) |
-		       (out->n ? POLLOUT : 0));
+	return (short)((way_wants(in) ? POLLIN : 0) | (out->n ? POLLOUT : 0));
 }
 
 static void relay_run(int anchor, int inner, const struct stash *stash,
@@ -213,17 +242,21 @@ static void relay_run(int anchor, int inner, const struct stash *stash,
 			    .at = stash->data,
 			    .n = stash->n_first,
 			    .stash = stash,
-			    .n_gap = stash->n_gap };
+			    .n_gap = stash->n_gap,
+			    .writer = stash->writer1 - 1 };
 	struct way up = { .from = inner,
 			  .to = anchor,
 			  .buf = bufs + BUF_BYTES,
 			  .cap = BUF_BYTES,
-			  .gate = stash->gate ? stash : NULL };
+			  .gate = stash->gate ? stash : NULL,
+			  .writer = -1 };
 	struct probe probe = { 0 };
 
-	while (!down.done || !up.done) {
+	while (!down.done || !up.done || down.writer >= 0 || down.n_skip) {
 		struct timespec tick = ns_timespec(GATE_TICK_NS);
 
+		if (down.writer >= 0 && !down.stash)
+			way_hear(&down, stash);
 		way_step(&down);
 		way_step(&up);
 		probe_set(&probe, anchor, up.gate && down.has_end);
@@ -231,11 +264,13 @@ static void relay_run(int anchor, int inner, const struct stash *stash,
 			relay_reset(&up);
 		/* Do not poll an idle end: its POLLHUP would spin. */
 		short a = wanted(&down, &up), i = wanted(&up, &down);
-		struct pollfd p[2] = { { .fd = a ? anchor : -1, .events = a },
-				       { .fd = i ? inner : -1, .events = i } };
-		if ((a || i || up.gate) &&
+		int writer = down.stash ? -1 : down.writer;
+		struct pollfd p[] = { { .fd = a ? anchor : -1, .events = a },
+				      { .fd = i ? inner : -1, .events = i },
+				      { .fd = writer, .events = POLLIN } };
+		if ((a || i || writer >= 0 || up.gate) &&
 		    !(down.stash && !down.n && !down.n_gap))
-			rawcall(SYS_ppoll, p, 2, up.gate ? &tick : NULL, NULL,
+			rawcall(SYS_ppoll, p, 3, up.gate ? &tick : NULL, NULL,
 				0);
 	}
 	relay_exit();
@@ -269,7 +304,7 @@ static void relay_main(struct job *job)
 	rawcall(SYS_chdir, "/");
 	rawcall(SYS_prctl, PR_SET_NAME, "osf-relay");
 	log_end();
-	kept_close_others(job->anchor, job->inner);
+	kept_close_others(job->anchor, job->inner, job->stash.writer1 - 1);
 	unmap_objects((char *)job->bufs, BUF_BYTES);
 	if (job->sk)
 		relay_waits(job);

@@ -14,6 +14,10 @@
  *     by TCP               n_skip bytes that are not of the stream, then the rest
  *
  * And until a gate opens, nobody may send on the connection.
+ *
+ * A process may still be writing a part of data[] to TCP.  When it has done so, it says on
+ * @writer1 how many bytes that was, an int32_t, and n_skip grows by these.  Then the other end
+ * is told, which sends nothing by TCP before that.
  */
 #pragma once
 
@@ -21,6 +25,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
+
+#include "base/nocancel.h"
 
 struct stash {
 	uint8_t *data; /* mapped; NULL: none */
@@ -35,6 +41,12 @@ struct stash {
 	const uint32_t *gate;
 	uint32_t gate_bit;
 	bool is_shut; /* nothing more may be sent anyway */
+	int writer1;  /* a descriptor, plus 1; 0: nobody is writing */
+	/* Shared memory: the bit by which the other end is told, and one by which it says that
+	 * its stream has ended. */
+	uint32_t *told;
+	const uint32_t *ended;
+	uint32_t told_bit, ended_bit;
 };
 
 /* Does TCP alone not bring the rest of the stream? */
@@ -47,5 +59,7 @@ static inline void stash_free(struct stash *stash)
 {
 	if (stash->data)
 		munmap(stash->data, stash->cap);
+	if (stash->writer1)
+		nocancel_close(stash->writer1 - 1);
 	*stash = (struct stash){ 0 };
 }

@@ -12,6 +12,8 @@ tests/trust/victim.py - programs that are attacked, and know nothing of osf
                                   the connection on, and says whether FILE is locked, how
                                   long that took, and how much memory; with a FIFO, it first
                                   waits for somebody who opens it
+    victim.py become PORT FIFO    echoes one connection until "END__", waits for somebody who opens
+                                  FIFO, and becomes cat(1), with the connection as its input and output
 
 Each prints "slow: ..." for a call on a non-blocking socket that took that long.
 """
@@ -167,6 +169,16 @@ def pass_on(port, path, fifo=None):
     there.close()
 
 
+def become_cat(port, fifo):
+    conn = listen(port).accept()[0]
+    while (data := conn.recv(5)) != b"END__":
+        conn.send(data)
+    open(fifo).close()
+    for number in (0, 1):
+        os.dup2(conn.fileno(), number)
+    os.execv("/bin/cat", ["cat"])
+
+
 if sys.argv[1] == "echo":
     echo(int(sys.argv[2]))
 elif sys.argv[1] == "any":
@@ -175,3 +187,5 @@ elif sys.argv[1] == "ask":
     ask(int(sys.argv[2]), int(sys.argv[3]))
 elif sys.argv[1] == "pass":
     pass_on(int(sys.argv[2]), *sys.argv[3:])
+elif sys.argv[1] == "become":
+    become_cat(int(sys.argv[2]), sys.argv[3])

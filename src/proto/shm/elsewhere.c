@@ -43,11 +43,10 @@
 /* How long we wait for an answer of another process, which needs a core.  On a machine that
  * runs at all, the answer comes in time. */
 #define ANSWER_NS (10 * NS_PER_S)
-/* How long we wait for one that sleeps in a call on the peer's socket: before it has the
- * socket's addresses we can go on without it, afterwards the connection is lost.  A thread
- * of an honest peer may have lost its core inside a send(). */
+/* How long we wait for one that sleeps in calls on the peer's socket, all of them together. */
 #define ASLEEP_NS (5 * NS_PER_MS)
-#define ASLEEP_MAX_NS (2 * NS_PER_S)
+/* Between two looks.  If there were more, it is we who had no core. */
+#define LOOK_NS (2 * NS_PER_MS)
 #define FAR_BYTES 4096 /* at a time: they lie on the other process's stack */
 #define KEPT_MAX 16
 #define WAITING_MAX 16 /* past that, connections stay with the kernel */
@@ -196,7 +195,7 @@ static int run_first(void *arg)
 
 	/* The program goes on when this process has ended.  By then this
 	 * process must not hold the program's sockets open. */
-	kept_close_others(s->keep, s->is_ours ? s->their_fd : -1);
+	kept_close_others(s->keep, s->is_ours ? s->their_fd : -1, -1);
 	s->second_pid =
 	    libc.clone(run_second, s->second + STACK_BYTES,
 		       CLONE_VM | CLONE_FILES | CLONE_FS | CLONE_CHILD_CLEARTID,
@@ -478,22 +477,22 @@ static bool is_asleep(pid_t pid)
 	return at && !strncmp(at, ") D", 3);
 }
 
-/* Waits for an answer of @len bytes.  Return: 0; -EPIPE: it has none; -ETIMEDOUT */
-static int far_answer(const struct far_end *far, void *out, size_t len,
-		      uint64_t asleep_ns)
+/* Waits for an answer of @len bytes.  Return: 0; -EOWNERDEAD: it has ended; -ETIMEDOUT */
+static int far_answer(struct far_end *far, void *out, size_t len)
 {
 	struct pollfd p = { .fd = far->channel, .events = POLLIN };
-	uint64_t start = now_ns(), awake = start, now = start;
+	uint64_t start = now_ns(), last = start, now = start;
 
-	while (now - start < ANSWER_NS && now - awake < asleep_ns) {
+	while (now - start < ANSWER_NS && far->asleep_ns < ASLEEP_NS) {
 		if (nocancel_poll(&p, 1, 1) > 0)
 			return nocancel_recv(far->channel, out, len,
 					     MSG_DONTWAIT) == (ssize_t)len
 				   ? 0
-				   : -EPIPE;
+				   : -EOWNERDEAD;
 		now = now_ns();
-		if (!is_asleep(far->pid))
-			awake = now;
+		if (is_asleep(far->pid))
+			far->asleep_ns += MIN(now - last, LOOK_NS);
+		last = now;
 	}
 	return -ETIMEDOUT;
 }
@@ -516,21 +515,21 @@ void far_close(struct far_end *far)
 	far->channel = -1;
 }
 
-ssize_t far_send(const struct far_end *far, const void *bytes, size_t n)
+ssize_t far_send(struct far_end *far, const void *bytes, size_t n)
 {
 	int32_t did;
 
 	far_ask(far, FAR_SEND, bytes, MIN(n, (size_t)FAR_BYTES));
-	return far_answer(far, &did, sizeof(did), ASLEEP_MAX_NS) ? -ETIMEDOUT
-								 : did;
+	int err = far_answer(far, &did, sizeof(did));
+	return err ? err : did;
 }
 
-void far_shut(const struct far_end *far)
+int far_shut(struct far_end *far)
 {
 	int32_t did;
 
 	far_ask(far, FAR_SHUT, NULL, 0);
-	(void)far_answer(far, &did, sizeof(did), ASLEEP_MAX_NS);
+	return far_answer(far, &did, sizeof(did));
 }
 
 /* A process that has @their_fd of @pid, or finds that it is of no use, and ends. */
@@ -547,18 +546,18 @@ static bool lend(int pair[2], pid_t pid, int their_fd, struct far_end *out)
 	s->out = s->keep = pair[1];
 	if (!start(s))
 		return false;
-	*out = (struct far_end){ pair[0], s->second_pid };
+	*out = (struct far_end){ .channel = pair[0], .pid = s->second_pid };
 	return s->second_pid > 0;
 }
 
-static bool is_other_end(int fd, const struct far_end *far)
+static bool is_other_end(int fd, struct far_end *far)
 {
 	struct tcp_end ours, theirs;
 	int32_t did;
 
-	return !far_answer(far, &theirs, sizeof(theirs), ASLEEP_NS) &&
-	       !far_answer(far, &did, sizeof(did), ASLEEP_NS) &&
-	       tcp_end_of(fd, &ours) && are_two_ends(&ours, &theirs);
+	return !far_answer(far, &theirs, sizeof(theirs)) &&
+	       !far_answer(far, &did, sizeof(did)) && tcp_end_of(fd, &ours) &&
+	       are_two_ends(&ours, &theirs);
 }
 
 int far_open(int fd, pid_t pid, int their_fd, struct far_end *out)

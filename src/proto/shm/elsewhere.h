@@ -13,6 +13,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "base/compiler.h"
@@ -41,18 +42,22 @@ bool discard_is_full(void);
 /*
  * The other end of a connection, which a process of its own holds for us.  Each call on that
  * socket waits while a thread of the peer is inside a send() on it, and the peer can make
- * such a send() wait for a page of its buffer without end.
+ * such a send() wait for a page of its buffer without end.  So all calls together wait for
+ * 5 ms at most of such sleep.  A call that has not answered by then takes place later: the
+ * number of its bytes, an int32_t, comes over the channel.
  */
 struct far_end {
 	int channel; /* to that process; < 0: there is none */
 	pid_t pid;
+	uint64_t asleep_ns; /* for how long we have waited while it slept */
 };
 
 /* The other end of @fd's connection, which process @pid has as its descriptor @their_fd.
  * All three are checked.  Return: 0 with *@out, or -1 */
 int far_open(int fd, pid_t pid, int their_fd, struct far_end *out);
-/* As send() that does not wait: how many bytes; or -ETIMEDOUT, and they may be sent later. */
-ssize_t far_send(const struct far_end *far, const void *bytes, size_t n);
-/* As shutdown() of the writing side. */
-void far_shut(const struct far_end *far);
+/* As send() that does not wait: how many bytes, or -errno.  -EOWNERDEAD: the process has
+ * died, and nobody knows; -ETIMEDOUT: later. */
+ssize_t far_send(struct far_end *far, const void *bytes, size_t n);
+/* As shutdown() of the writing side.  Return: 0, -EOWNERDEAD or -ETIMEDOUT. */
+MUST_CHECK int far_shut(struct far_end *far);
 void far_close(struct far_end *far);

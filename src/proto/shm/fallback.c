@@ -26,7 +26,9 @@
  * what TCP will bring, and only the peer's socket can put it there.  If the
  * kernel gives a process of ours a copy of that socket (pidfd_getfd(2): same user,
  * tracing allowed), that process writes the stash into it: struct far_end.  Otherwise
- * the caller has to deliver it.
+ * the caller has to deliver it.  The same if the peer keeps its socket busy: the process
+ * writes when the socket is free, says how much, and a relay throws that away.  Only then we
+ * have settled.
  *
  * If both sides fall back, only the first may put bytes back (seg.first_back).  So the
  * first never waits for the second.  The second waits a moment until the first has
@@ -113,12 +115,22 @@ static void settle(struct sock *sk, int fd)
 }
 
 /* The peer has shut its direction down meanwhile, and may not look at it again. */
-static void send_fin(struct sock *sk, int fd, struct far_end *other)
+static void send_fin(struct sock *sk, int fd, struct far_end *other,
+		     struct stash *st)
 {
 	if (other->channel == NOT_ASKED)
 		borrow_from_peer(sk, fd, other);
-	if (other->channel >= 0)
-		far_shut(other);
+	if (other->channel >= 0 && far_shut(other))
+		st->has_end = true; /* and TCP's end comes later */
+}
+
+/* Another process is still putting bytes back.  Who reads them, the relay, settles then. */
+static void settle_later(struct sock *sk, struct stash *st)
+{
+	st->told = &shm_me(sk)->flags;
+	st->told_bit = SEG_SETTLED; /* S4 */
+	st->ended = &shm_peer(sk)->flags;
+	st->ended_bit = SEG_FIN_DUE; /* S7 */
 }
 
 /* End the peer's direction where we stop reading.  *@other: the peer's descriptor, or
@@ -141,12 +153,16 @@ static int end_rx(struct sock *sk, int fd, bool is_first, struct far_end *other,
 	if (st->n == st->n_first && !st->n_skip)
 		st->n_gap = 0;
 	ring_publish(&shm_of(sk)->rx);
+	if (st->writer1) {
+		settle_later(sk, st);
+		return err;
+	}
 	settle(sk, fd);
 	fence_full(); /* S7 */
 	if (load_acq(&shm_peer(sk)->flags) & SEG_FIN_DUE) {
 		/* It has sent nothing by TCP, since we had not settled. */
 		st->has_end |= other->channel == NOT_TO_ASK;
-		send_fin(sk, fd, other);
+		send_fin(sk, fd, other, st);
 	}
 	return err;
 }
@@ -286,7 +302,7 @@ static bool take_both(struct sock *sk, int fd)
 int shm_fallback_now(struct sock *sk, int fd, enum osf_reason why, bool gently,
 		     struct stash *st)
 {
-	struct far_end other = { NOT_ASKED, 0 };
+	struct far_end other = { .channel = NOT_ASKED };
 	int saved = errno;
 
 	if (!take_both(sk, fd)) {
@@ -307,7 +323,7 @@ int shm_fallback_now(struct sock *sk, int fd, enum osf_reason why, bool gently,
 int shm_fallback_late(struct sock *sk, int fd, enum osf_reason why,
 		      struct stash *st)
 {
-	struct far_end other = { NOT_TO_ASK, 0 };
+	struct far_end other = { .channel = NOT_TO_ASK };
 	uint64_t nap_ns = NS_PER_MS;
 
 	while (!sock_take_both(sk)) {

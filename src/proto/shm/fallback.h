@@ -22,7 +22,8 @@ extern uint64_t stash_vain_ns;
 /* Takes into @st what comes from the peer and TCP does not bring.  Bytes that are not there
  * at @until_ns are left to the relay. */
 int stash_rx(struct sock *sk, int fd, struct stash *st, uint64_t until_ns);
-/* Writes the stash into the peer's socket @other.  If not all fits, reads it back.
- * Return: 0, or -ETIMEDOUT: the peer keeps its socket busy, and nobody knows */
-MUST_CHECK int stash_put_back(int fd, const struct far_end *other,
-			      struct stash *st, uint64_t until_ns);
+/* Writes the stash into the peer's socket @other.  If not all fits, reads it back.  If the
+ * peer keeps its socket busy, @st takes the channel of @other over.
+ * Return: 0, or -EOWNERDEAD: nobody knows how much has been written */
+MUST_CHECK int stash_put_back(int fd, struct far_end *other, struct stash *st,
+			      uint64_t until_ns);

@@ -193,8 +193,26 @@ static void sync_bells(struct sock *sk, int fd, struct stash *st,
 	st->n_skip = due;
 }
 
-/* Write the stash into the peer's socket @other.  If not all fits, read it back. */
-int stash_put_back(int fd, const struct far_end *other, struct stash *st,
+/* All of it is in the peer's socket, or nearly so: the end of the stream comes by TCP, too. */
+static void put_end(struct far_end *other, struct stash *st)
+{
+	bool is_late = st->has_end && far_shut(other);
+
+	*st = (struct stash){ .data = st->data,
+			      .cap = st->cap,
+			      .has_end = is_late };
+}
+
+/* The peer keeps its socket busy.  A relay delivers the stash, and throws away what comes by
+ * TCP in its place. */
+static void put_later(struct far_end *other, struct stash *st, size_t put)
+{
+	st->n_skip = (uint32_t)put;
+	st->writer1 = other->channel + 1;
+	other->channel = -1;
+}
+
+int stash_put_back(int fd, struct far_end *other, struct stash *st,
 		   uint64_t until_ns)
 {
 	size_t put = 0;
@@ -203,15 +221,15 @@ int stash_put_back(int fd, const struct far_end *other, struct stash *st,
 		ssize_t r = far_send(other, st->data + put, st->n - put);
 
 		if (r == -ETIMEDOUT)
-			return -ETIMEDOUT;
+			put_later(other, st, put);
+		if (r == -ETIMEDOUT || r == -EOWNERDEAD)
+			return r == -ETIMEDOUT ? 0 : -EOWNERDEAD;
 		if (r <= 0)
 			break;
 		put += (size_t)r;
 	}
 	if (put == st->n) {
-		if (st->has_end)
-			far_shut(other);
-		*st = (struct stash){ .data = st->data, .cap = st->cap };
+		put_end(other, st);
 	} else {
 		int64_t again = (int64_t)put;
 
