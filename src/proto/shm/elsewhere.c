@@ -43,8 +43,9 @@
 /* How long we wait for an answer of another process, which needs a core.  On a machine that
  * runs at all, the answer comes in time. */
 #define ANSWER_NS (10 * NS_PER_S)
-/* How long we wait for one that sleeps in calls on the peer's socket, all of them together. */
-#define ASLEEP_NS (5 * NS_PER_MS)
+/* How long we wait for one that sleeps in calls on the peer's socket, all of them together.
+ * With what a fallback waits for its peer's bytes it is 5 ms. */
+#define ASLEEP_NS (3 * NS_PER_MS)
 /* Between two looks.  If there were more, it is we who had no core. */
 #define LOOK_NS (2 * NS_PER_MS)
 #define FAR_BYTES 4096 /* at a time: they lie on the other process's stack */

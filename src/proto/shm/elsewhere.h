@@ -43,7 +43,7 @@ bool discard_is_full(void);
  * The other end of a connection, which a process of its own holds for us.  Each call on that
  * socket waits while a thread of the peer is inside a send() on it, and the peer can make
  * such a send() wait for a page of its buffer without end.  So all calls together wait for
- * 5 ms at most of such sleep.  A call that has not answered by then takes place later: the
+ * 3 ms at most of such sleep.  A call that has not answered by then takes place later: the
  * number of its bytes, an int32_t, comes over the channel.
  */
 struct far_end {
