@@ -3,6 +3,7 @@
 tests/trust/peer_attacks.py - what a peer begins, in its own connection, and does not end
 
     peer = noise(port, rng, pace_s)
+    pid, n, kib = start(run, port, noise, 3)    in a process; n of 3 have attacked; stop(pid)
 
     bells     counts thousands of doorbells that never come, and ends its stream
     half      takes part in the rendezvous, is never ready, and shuts down
@@ -12,9 +13,14 @@ tests/trust/peer_attacks.py - what a peer begins, in its own connection, and doe
 
 @pace_s: see Opener.meet().
 """
+import os
+import random
 import socket
+import time
 
 import attacker
+
+LOAD_S = 3
 
 
 def met(port, pace_s):
@@ -108,3 +114,40 @@ def noise(port, rng, pace_s):
             ring(peer)
     ring(peer)
     return peer
+
+
+def attack(port, how, n, path, pace_s):
+    rng = random.Random(int(os.environ.get("OSF_TEST_SEED") or 1))
+    peers = []
+    for _ in range(n):
+        try:
+            peers.append(how(port, rng, pace_s))
+        except (ConnectionError, TimeoutError, socket.timeout):
+            pass  # reset by what we did: its right
+    with open(path, "w") as f:
+        f.write("%d %d" % (len(peers), sum(len(peer.seg) for peer in peers)))
+    end = time.monotonic() + LOAD_S
+    while how is drip and time.monotonic() < end:
+        for peer in peers:
+            try:
+                peer.tcp.send(b".", socket.MSG_DONTWAIT)
+            except OSError:
+                pass
+        time.sleep(0.1)  # the attack's pace
+    time.sleep(60)
+
+
+def start(run, port, how, n, pace_s=None):
+    path = run.path("done.%s.%d" % (how.__name__, port))
+    pid = attacker.as_user(0, lambda: attack(port, how, n, path, pace_s))
+    run.need(attacker.until(lambda: os.path.exists(path) and os.path.getsize(path)),
+             "%s: the attack did not take place" % how.__name__)
+    with open(path) as f:
+        n_done, segments = map(int, f.read().split())
+    run.need(n_done, "%s: no connection was attacked" % how.__name__)
+    return pid, n_done, segments >> 10
+
+
+def stop(pid):
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)

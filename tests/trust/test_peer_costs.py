@@ -13,16 +13,14 @@ waits for a short-lived process of osf's own, which may wait for a core itself.
 The ways of attack are in peer_attacks.py.
 """
 import os
-import random
 import re
 import socket
 import subprocess
 import sys
-import time
 
 import attacker
 import harness
-from peer_attacks import bells, circle, drip, half, noise
+from peer_attacks import bells, circle, drip, half, noise, start, stop
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 VICTIM = os.path.join(HERE, "victim.py")
@@ -31,46 +29,8 @@ NOISY = 25
 LONGEST_MS = 100  # 5 and what a call may sleep for in the kernel on a busy machine
 LONGEST_PASS_MS = 1500
 MEMORY_KIB = 16 << 10  # what Python needs, beside the segments
-LOAD_S = 3
 PACE_S = 0.02  # of bytes that some of the victim's calls throw away
 QUESTIONS = 20
-
-
-def attack(port, how, n, path, pace_s):
-    rng = random.Random(int(os.environ.get("OSF_TEST_SEED") or 1))
-    peers = []
-    for _ in range(n):
-        try:
-            peers.append(how(port, rng, pace_s))
-        except (ConnectionError, TimeoutError, socket.timeout):
-            pass  # reset by what we did: its right
-    with open(path, "w") as f:
-        f.write("%d %d" % (len(peers), sum(len(peer.seg) for peer in peers)))
-    end = time.monotonic() + LOAD_S
-    while how is drip and time.monotonic() < end:
-        for peer in peers:
-            try:
-                peer.tcp.send(b".", socket.MSG_DONTWAIT)
-            except OSError:
-                pass
-        time.sleep(0.1)  # the attack's pace
-    time.sleep(60)
-
-
-def start(run, port, how, n, pace_s=None):
-    path = run.path("done.%s.%d" % (how.__name__, port))
-    pid = attacker.as_user(0, lambda: attack(port, how, n, path, pace_s))
-    run.need(attacker.until(lambda: os.path.exists(path) and os.path.getsize(path)),
-             "%s: the attack did not take place" % how.__name__)
-    with open(path) as f:
-        n_done, segments = map(int, f.read().split())
-    run.need(n_done, "%s: no connection was attacked" % how.__name__)
-    return pid, n_done, segments >> 10
-
-
-def stop(pid):
-    os.kill(pid, 9)
-    os.waitpid(pid, 0)
 
 
 def judge(run, how, said, longest_ms):
