@@ -16,14 +16,38 @@
 #include "base/compiler.h"
 #include "base/program.h"
 
-static char name[64];
+#define NUMBER_BYTES 4096
 
-void program_start(void)
+/* Of FNV-1a. */
+#define NUMBER_BASIS 0xcbf29ce484222325u
+#define NUMBER_PRIME 0x100000001b3u
+
+static char name[64];
+static uint64_t number;
+
+/* Adds a text and its end.  Return: how many of @max bytes are left */
+static size_t add(const char *text, size_t max)
 {
+	for (bool ends = false; max && !ends; max--, text++) {
+		number = (number ^ (uint8_t)*text) * NUMBER_PRIME;
+		ends = !*text;
+	}
+	return max;
+}
+
+void program_start(char *const *argv)
+{
+	const char *path = (const char *)getauxval(AT_EXECFN);
+
 	snprintf(name, sizeof(name), "%s", program_invocation_short_name);
+	number = NUMBER_BASIS;
+	size_t left = add(path ? path : "", NUMBER_BYTES);
+	for (; argv && *argv && left; argv++)
+		left = add(*argv, left);
 }
 
 const char *program_name(void) { return name; }
+uint64_t program_number(void) { return number; }
 
 static size_t align4(size_t n) { return (n + 3) & ~(size_t)3; }
 

@@ -78,11 +78,11 @@ static bool may_reach(struct question *q)
 bool port_may_take(struct sock *sk, struct question *q)
 {
 	if (!is_on || sock_procs(sk) > 1 || !rule_allows(q->provider) ||
-	    !may_reach(q) || !wire_is_there())
+	    !may_reach(q))
 		return false;
 	bool forced = is_forced(q->provider);
 
-	if (!forced && judge_has_settled())
+	if (!wire_is_there(!forced) || (!forced && judge_has_settled()))
 		return false;
 	sk->flags |= SOCK_F_PORT | (forced ? SOCK_F_EAGER : 0);
 	sk->pingpongs_next =

@@ -52,6 +52,7 @@ static const char *const calls[] = {
 	"listen",
 	"lseek",
 	"madvise",
+	"memfd_create",
 	"mmap",
 	"mprotect",
 	"mremap",

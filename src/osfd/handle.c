@@ -220,6 +220,19 @@ static int on_wake(struct context *c, const struct request *r)
 	return err;
 }
 
+static int on_past(struct context *c, const struct request *r)
+{
+	if (c->client->uid && !ports_has(&c->s->ports, c->client->uid)) {
+		refuse(&c->why, "uid %u has no port", c->client->uid);
+		return -EACCES;
+	}
+	int fd = past_page(&c->s->pasts, c->client->uid, r->past.program);
+	if (fd < 0)
+		return fd;
+	c->out_fds[0] = fd;
+	return 0;
+}
+
 static int (*const handlers[MSG_TYPES])(struct context *,
 					const struct request *) = {
 	[MSG_HELLO] = on_hello, [MSG_ADD] = on_add,
@@ -229,6 +242,7 @@ static int (*const handlers[MSG_TYPES])(struct context *,
 	[MSG_ADOPT] = on_adopt, [MSG_ESCROW] = on_escrow,
 	[MSG_UNDO] = on_undo,   [MSG_AWAY] = on_away,
 	[MSG_REST] = on_rest,   [MSG_WAKE] = on_wake,
+	[MSG_PAST] = on_past,
 };
 
 void client_serve(struct server *s, int index, const void *buf, size_t len,

@@ -27,6 +27,7 @@ static const struct {
 	[MSG_AWAY] = { sizeof(struct msg_away), 1 },
 	[MSG_REST] = { sizeof(struct msg_rest), 0 },
 	[MSG_WAKE] = { sizeof(struct msg_rest), 0 },
+	[MSG_PAST] = { sizeof(struct msg_past), 0 },
 };
 
 size_t request_len(enum msg_type type) { return HEAD + types[type].n_bytes; }
@@ -93,6 +94,7 @@ static bool body_is_sane(const struct request *r)
 	case MSG_AWAY:
 	case MSG_REST:
 	case MSG_WAKE:
+	case MSG_PAST:
 		return true;
 	case MSG_ADOPT:
 		return frozen_is_sane(&r->adopt.state);

@@ -52,6 +52,7 @@ enum msg_type {
 	MSG_AWAY,
 	MSG_REST,
 	MSG_WAKE,
+	MSG_PAST,
 	MSG_TYPES,
 };
 /* Of a reply that answers no request. */
@@ -122,6 +123,12 @@ struct msg_rest {
 	uint32_t grant;
 };
 
+/* The answer brings a page that the user's processes with the same command line share (past.h).
+ * An osfd that does not know this request has none. */
+struct msg_past {
+	uint64_t program; /* a number of the command line */
+};
+
 /* A connection that has ended, so that its anchor no longer tells its addresses.  A
  * grant steers its own connections only, so its owner may name them. */
 struct msg_drop {
@@ -152,6 +159,7 @@ struct request {
 		struct msg_undo undo;
 		struct msg_away away;
 		struct msg_rest rest; /* REST, WAKE */
+		struct msg_past past;
 		struct msg_thaw thaw;
 	};
 };

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "osfd/name.h"
+#include "osfd/past.h"
 #include "osfd/port.h"
 
 #define CLIENTS_MAX 256
@@ -43,6 +44,7 @@ struct server {
 	bool is_on_demand;  /* ends when it has no port and no client */
 	uint64_t ending_ns; /* when it was asked to end, or 0 */
 	struct ports ports;
+	struct pasts pasts;
 	struct client client[CLIENTS_MAX];
 };
 

@@ -46,12 +46,12 @@ static void check_late_settings(void)
 			      "user numbers with commas between");
 }
 
-__attribute__((constructor)) static void osf_start(void)
+__attribute__((constructor)) static void osf_start(int argc, char **argv)
 {
 	int saved = errno;
 
 	libc_resolve();
-	program_start();
+	program_start(argv);
 	if (!ops_start())
 		return;
 	check_late_settings();

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "proto/tcp/judge.h"
+#include "proto/tcp/past.h"
 #include "sock/port_sends.h"
 #include "unit.h"
 
@@ -147,12 +148,24 @@ static uint64_t share(void)
 	return n;
 }
 
+/* What processes of the program share; without osfd each has its own. */
+static struct past page;
+struct past *past = &page;
+static bool is_shared;
+
+void past_after_fork(void)
+{
+	if (!is_shared)
+		page = (struct past){ 0 };
+}
+
 static int setup(void **state)
 {
 	uint64_t ns = prog.ns;
 
 	memset(&prog, 0, sizeof(prog));
 	prog.ns = ns + NS_PER_S;
+	is_shared = false;
 	judge_after_fork();
 	return 0;
 }
@@ -541,6 +554,108 @@ static void a_child_measures_for_itself(void **state)
 	assert_true(prog.is_moved);
 }
 
+/* Another process of the same program. */
+static void next_process(void)
+{
+	uint64_t ns = prog.ns;
+
+	memset(&prog, 0, sizeof(prog));
+	prog.ns = ns;
+	is_shared = true;
+	judge_after_fork();
+}
+
+/* Each of them lives for a second, and they have no more trials than one that lives on. */
+static void processes_share_their_failures(void **state)
+{
+	const struct cost kernel = { 20000, 20000 }, port = { 30000, 30000 };
+	unsigned n_moves = 0, n_settled = 0;
+
+	for (unsigned i = 0; i < 40; i++) {
+		next_process();
+		run(&kernel, &port, false, 1);
+		assert_false(prog.is_moved);
+		n_moves += prog.n_moves;
+		n_settled += prog.n_settled > 0;
+	}
+	assert_in_range(n_moves, 3, 4);
+	assert_true(n_settled > 25);
+}
+
+/* After a pause it is as if nobody had failed. */
+static void failures_are_forgotten(void **state)
+{
+	const struct cost kernel = { 20000, 20000 }, port = { 30000, 30000 };
+	const struct cost good = { 14000, 14000 };
+
+	next_process();
+	run(&kernel, &port, false, 12);
+	assert_int_equal(prog.n_moves, 2);
+	prog.ns += 60 * NS_PER_S;
+	next_process();
+	run(&kernel, &good, false, 1);
+	assert_true(prog.is_moved);
+	assert_int_equal(prog.n_settled, 0);
+}
+
+/* What has paid once is tried at once; it is tried all the same. */
+static void a_gain_is_remembered(void **state)
+{
+	const struct cost kernel = { 20000, 20000 }, port = { 30000, 30000 };
+	const struct cost good = { 14000, 14000 };
+
+	next_process();
+	run(&kernel, &good, false, 2);
+	assert_true(prog.is_moved);
+	next_process();
+	run_ms(&kernel, &good, false, 100);
+	assert_true(prog.is_moved);
+	next_process();
+	run(&kernel, &port, false, 1);
+	assert_int_equal(prog.n_moves, 1);
+	assert_false(prog.is_moved);
+	next_process();
+	run(&kernel, &port, false, 1);
+	assert_int_equal(prog.n_moves, 0);
+}
+
+/* Of two that run at the same time, one has the trial. */
+static void a_failure_meanwhile_is_enough(void **state)
+{
+	const struct cost kernel = { 20000, 20000 }, port = { 30000, 30000 };
+
+	next_process();
+	run_ms(&kernel, &port, false, 300);
+	assert_int_equal(prog.n_moves, 0);
+	page.n_failed = 1;
+	page.rest_ns = 10 * NS_PER_S;
+	page.until_ns = prog.ns + 5 * NS_PER_S;
+	run(&kernel, &port, false, 4);
+	assert_int_equal(prog.n_moves, 0);
+	run(&kernel, &port, false, 3);
+	assert_int_equal(prog.n_moves, 1);
+}
+
+/* The page is another process's. */
+static void a_past_without_sense_is_none(void **state)
+{
+	const struct cost kernel = { 20000, 20000 }, port = { 14000, 14000 };
+	static const struct past bad[] = {
+		{ UINT64_MAX, 10 * NS_PER_S, 3, 1, 0 },
+		{ UINT64_MAX / 2, UINT64_MAX, UINT32_MAX, 7, 9 },
+		{ 1, UINT64_MAX, 3, 1, 1 },
+		{ UINT64_MAX, 0, 1, 1, 0 },
+	};
+
+	for (unsigned i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		next_process();
+		page = bad[i];
+		run(&kernel, &port, false, 1);
+		assert_true(prog.is_moved);
+		assert_int_equal(prog.n_settled, 0);
+	}
+}
+
 #define TEST(name) cmocka_unit_test_setup(name, setup)
 
 int main(void)
@@ -575,6 +690,11 @@ int main(void)
 		TEST(what_was_measured_long_ago_is_measured_anew),
 		TEST(what_does_not_pay_rests),
 		TEST(a_child_measures_for_itself),
+		TEST(processes_share_their_failures),
+		TEST(failures_are_forgotten),
+		TEST(a_gain_is_remembered),
+		TEST(a_failure_meanwhile_is_enough),
+		TEST(a_past_without_sense_is_none),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

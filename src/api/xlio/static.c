@@ -25,12 +25,12 @@ static void in_child(void)
 	ops_after_fork();
 }
 
-__attribute__((constructor)) static void osf_start(void)
+__attribute__((constructor)) static void osf_start(int argc, char **argv)
 {
 	int saved = errno;
 
 	libc_resolve();
-	program_start();
+	program_start(argv);
 	if (ops_start())
 		pthread_atfork(fork_lock_get, fork_lock_put, in_child);
 	errno = saved;

@@ -8,6 +8,7 @@
 #include "base/compiler.h"
 #include "base/lock.h"
 #include "base/log.h"
+#include "proto/tcp/past.h"
 #include "sock/port_sends.h"
 
 /* A window has so many sends and is so long; or fewer sends, each with a sleep: then what
@@ -47,6 +48,7 @@
 #define MOVES_NS (50 * NS_PER_MS)
 #define REST_NS (5 * NS_PER_S)
 #define REST_MAX_NS (640 * NS_PER_S)
+#define FAILED_MAX 16u /* that another process may tell of */
 /* From one window to the next while connections stay. */
 #define STAY_WINDOW_NS (250 * NS_PER_MS)
 /* How often the number of windows that begin a comparison doubles, at most. */
@@ -196,6 +198,50 @@ static void take_least(struct cost *to, const struct cost *c)
 	to->is_sleepy = c->is_sleepy;
 }
 
+/*
+ * What other processes of this program have found out, and what it finds out itself.
+ */
+
+static void note(bool pays)
+{
+	store_rlx(&past->n_failed, n_failed);
+	store_rlx(&past->settles, (uint32_t)is_settled);
+	store_rlx(&past->rest_ns, rest_ns);
+	store_rlx(&past->until_ns, phase == REST ? until_ns : 0);
+	store_rlx(&past->pays, (uint32_t)pays);
+}
+
+/* A rest that another process has begun is one for this process, too.  After one that has been
+ * over for less than its next one would take, the next one is that long.  Return: it rests */
+static bool recall(uint64_t now)
+{
+	uint64_t until = load_rlx(&past->until_ns);
+	uint64_t next = load_rlx(&past->rest_ns);
+	uint32_t n = MIN(load_rlx(&past->n_failed), FAILED_MAX);
+
+	if (!n || next < REST_NS || next > REST_MAX_NS ||
+	    until > now + REST_MAX_NS || now > until + next)
+		return false;
+	n_failed = MAX(n_failed, n);
+	rest_ns = MAX(rest_ns, next);
+	if (until <= now)
+		return false;
+	is_settled = load_rlx(&past->settles);
+	is_long = true;
+	until_ns = until;
+	phase = REST;
+	return true;
+}
+
+/* The first question of this process. */
+static void start(uint64_t now)
+{
+	if (phase != KERNEL || recall(now))
+		return;
+	if (load_rlx(&past->pays))
+		busy_ns = PATIENCE_NS;
+}
+
 static bool kernel_is_measured(uint64_t now)
 {
 	struct cost c;
@@ -211,6 +257,9 @@ static bool kernel_is_measured(uint64_t now)
 		begin(MEASURE, now);
 		return false;
 	}
+	bool has_stayed = stay_ns != STAY_UNSURE_NS;
+	if (!has_stayed && recall(now)) /* another one has failed meanwhile */
+		return false;
 	phase = READY;
 	measured_ns = now - begun_ns;
 	until_ns = now + READY_NS;
@@ -230,6 +279,7 @@ bool judge_may_move(void)
 	GUARD(&lock);
 	uint64_t now = now_ns(); /* not before that of who had the lock */
 
+	start(now);
 	switch (phase) {
 	case REST:
 		if (now < until_ns)
@@ -259,8 +309,10 @@ bool judge_may_move(void)
 bool judge_has_settled(void)
 {
 	GUARD(&lock);
+	uint64_t now = now_ns();
 
-	return is_settled && now_ns() < until_ns;
+	start(now);
+	return is_settled && now < until_ns;
 }
 
 bool judge_is_resting(void)
@@ -297,6 +349,7 @@ static void stay(uint64_t now, bool sure)
 	stay_ns = MIN(2 * stay_ns, STAY_MAX_NS);
 	begin(STAY, now);
 	is_open = false;
+	note(sure);
 }
 
 /* @may_settle: connections that ask during the rest stay with the kernel for good, if this is
@@ -313,6 +366,7 @@ static bool rest(uint64_t now, bool may_settle)
 	rest_ns = MIN(2 * rest_ns, REST_MAX_NS);
 	stay_ns = STAY_UNSURE_NS;
 	phase = REST;
+	note(false);
 	return true;
 }
 
@@ -438,6 +492,7 @@ bool judge_check(uint64_t now)
 void judge_after_fork(void)
 {
 	lock = (struct lock){ 0 };
+	past_after_fork();
 	phase = KERNEL;
 	is_settled = is_in_doubt = false;
 	n_failed = n_vain = 0;

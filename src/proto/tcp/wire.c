@@ -24,6 +24,7 @@
 #include "proto/tcp/conn.h"
 #include "proto/tcp/grant.h"
 #include "proto/tcp/judge.h"
+#include "proto/tcp/past.h"
 #include "tcp/calls.h"
 #include "tcp/tcp.h"
 
@@ -501,7 +502,7 @@ static int open_engine(const struct msg_grant *g, int frames)
 	return 0;
 }
 
-bool wire_is_there(void)
+bool wire_is_there(bool chooses)
 {
 	static uint64_t asked_ns;
 	static bool is_there;
@@ -516,6 +517,8 @@ bool wire_is_there(void)
 
 		is_there = fd >= 0;
 		asked_ns = now;
+		if (fd >= 0 && chooses && !past_is_shared())
+			past_ask(fd);
 		if (fd >= 0)
 			nocancel_close(fd);
 	}

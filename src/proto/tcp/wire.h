@@ -51,8 +51,9 @@ static inline bool wire_has_come(void)
 	return e && engine_has_come(e);
 }
 
-/* Does an osfd run in this network namespace?  Asked now and then. */
-bool wire_is_there(void);
+/* Does an osfd run in this network namespace?  Asked now and then.  @chooses: the judge will be
+ * asked about the connection, so it needs its past. */
+bool wire_is_there(bool chooses);
 
 /* All of these need the lock. */
 
