@@ -161,7 +161,7 @@ int ops_connected(struct sock *sk, int fd, const struct sockaddr *to)
 	enum osf_reason why = candidate_refused(&q, "shm");
 	if (why == OSF_REASON_RULE_OTHER && sock_procs(sk) > 1)
 		why = OSF_REASON_SHARED; /* so modules were not asked */
-	if (why != OSF_REASON_NONE && !offload && port_may_take(sk, &q))
+	if (why != OSF_REASON_NONE && !offload && port_may_take(sk, &q, &why))
 		return 0;
 	if (why == OSF_REASON_NONE && offload && !shm_is_announced(fd))
 		why = OSF_REASON_NO_PEER;
@@ -295,8 +295,9 @@ static enum osf_reason accepted_why(struct sock *sk,
 		    policy_provider(ROLE_TCP_SERVER, (void *)&local, from);
 	enum osf_reason why = candidate_refused(&q, "shm");
 
-	return why != OSF_REASON_NONE && port_may_take(sk, &q) ? OSF_REASON_NONE
-							       : why;
+	if (why != OSF_REASON_NONE && port_may_take(sk, &q, &why))
+		return OSF_REASON_NONE;
+	return why;
 }
 
 void ops_accepted(struct sock *sk, int fd, struct sock *listener,

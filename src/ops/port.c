@@ -75,15 +75,19 @@ static bool may_reach(struct question *q)
 	       (q->route.kind == OSF_ROUTE_LOCAL && is_forced(q->provider));
 }
 
-bool port_may_take(struct sock *sk, struct question *q)
+bool port_may_take(struct sock *sk, struct question *q, enum osf_reason *why)
 {
 	if (!is_on || sock_procs(sk) > 1 || !rule_allows(q->provider) ||
 	    !may_reach(q))
 		return false;
 	bool forced = is_forced(q->provider);
 
-	if (!wire_is_there(!forced) || (!forced && judge_has_settled()))
+	if (!wire_is_there(!forced))
 		return false;
+	if (!forced && judge_has_settled()) {
+		*why = OSF_REASON_SLOWER;
+		return false;
+	}
 	sk->flags |= SOCK_F_PORT | (forced ? SOCK_F_EAGER : 0);
 	sk->pingpongs_next =
 	    forced ? FORCED_PINGPONGS

@@ -18,8 +18,9 @@
 
 void port_configure(void); /* reads OSF_TCP */
 
-/* True: the socket stays young until a port takes it; @q is its destination. */
-bool port_may_take(struct sock *sk, struct question *q);
+/* True: the socket stays young until a port takes it; @q is its destination.  @why: written
+ * where a port could, and our TCP does not pay for this program */
+bool port_may_take(struct sock *sk, struct question *q, enum osf_reason *why);
 
 /* Moves it if that is worth while now.  The mode is SOCK_UPGRADING, and afterwards the
  * result. */

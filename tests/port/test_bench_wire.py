@@ -11,6 +11,7 @@ who is not root hears why nothing is measured.
 """
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ import time
 PATIENCE_S = 60
 NOBODY = 65534
 # No ping-pong of TCP: it has a number of turns, which take minutes on a busy machine.
-ALONE = ["wire-floor", "wire-freeze", "wire-thaw"]
+ALONE = ["wire-floor", "wire-memcached", "wire-freeze", "wire-thaw"]
 
 
 def skip(why):
@@ -44,6 +45,8 @@ def measures(osf):
             skip(b["note"])
         if b["result"] not in ("ok", "NOT REACHED", "not judged"):
             fail("%s: %s" % (name, b))
+        if name == "wire-memcached" and not re.match(r"\d+ ends, \d+ moves, \d+ back", b["note"]):
+            fail("it does not say what has moved: %s" % b)
         print(name, b["result"])
 
 

@@ -87,12 +87,15 @@ struct bench_run {
 	enum bench_cores cores;
 	bool needs_verbs;
 	bool moves_each;     /* no policy leaves a connection with the kernel */
+	bool warms_up;       /* the load runs twice, see struct bench */
 	const char *ucx_tls; /* "UCX_TLS=..."; NULL: the usual */
 	const struct passwd
 	    *server_user;   /* the server becomes it; NULL: ours */
 	struct scratch dir; /* of the two sides of osf */
 	double value;       /* out */
-	char why[WHY_MAX];  /* out, on error */
+	double first;       /* out, where it warms up: of the first load */
+	char *first_text; /* what the first load printed; run_once() frees it */
+	char why[WHY_MAX]; /* out, on error */
 };
 
 enum bar_kind {
@@ -128,6 +131,10 @@ struct bench {
 	/* Both ends of all of args->n_connections are to be in shared memory.  The default
 	 * policy would leave most of them with the kernel, because they gain nothing. */
 	bool needs_connections;
+	/* On each side the load runs twice against the same server, and only the second one
+	 * counts.  The first one shows the programs whether moving their connections pays, and
+	 * costs what trying that costs; the result's note tells its ratio, and what moved. */
+	bool warms_up;
 	const char *program, *server, *package; /* what it takes, or NULL */
 	int (*run)(struct bench_run *r);
 	struct bar bars[BARS_MAX];
@@ -148,6 +155,9 @@ struct result {
 	unsigned n_samples[SIDES];
 	uint64_t n_connections, n_upgraded; /* both ends, all osf runs */
 	uint64_t bytes_shm, bytes_inet;     /* received, likewise */
+	uint64_t n_back;       /* of the moves to our TCP, likewise */
+	uint64_t n_reason[64]; /* ends by osf_reason, likewise */
+	double first[SIDES]; /* of the loads that do not count, in all rounds */
 	bool lost_against; /* the older build failed, and takes part no more */
 	enum outcome outcome;
 	char why[WHY_MAX];

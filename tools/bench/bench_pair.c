@@ -232,12 +232,16 @@ int run_pair(struct bench_run *r, const char *const *server, const char *port,
 
 	if (err)
 		return err;
-	err = run_client(r, client, run_timeout_s(r), text);
+	if (r->warms_up)
+		err = run_client(r, client, run_timeout_s(r), &r->first_text);
+	if (!err)
+		err = run_client(r, client, run_timeout_s(r), text);
 	proc_stop(&p);
 	return err;
 }
 
-int run_value(struct bench_run *r, const char *text, const char *key)
+static int value_of(struct bench_run *r, const char *text, const char *key,
+		    double *out)
 {
 	const char *at = NULL, *next = strstr(text, key);
 	char *end;
@@ -250,8 +254,17 @@ int run_value(struct bench_run *r, const char *text, const char *key)
 	if (!at || end == at)
 		return run_fail(r, -EBADMSG, "no \"%s\" in what it printed",
 				key);
-	r->value = value;
+	*out = value;
 	return 0;
+}
+
+int run_value(struct bench_run *r, const char *text, const char *key)
+{
+	int err = value_of(r, text, key, &r->value);
+
+	if (!err && r->first_text)
+		err = value_of(r, r->first_text, key, &r->first);
+	return err;
 }
 
 /* One of our own peers, without another. */

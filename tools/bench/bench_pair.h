@@ -31,9 +31,11 @@ int run_output(struct bench_run *r, struct proc *p, const char *name,
 	       double timeout_s, char **text);
 int run_client(struct bench_run *r, const char *const *argv, double timeout_s,
 	       char **text);
+/* Where the run warms up, the client runs twice, and @text is of the second time. */
 int run_pair(struct bench_run *r, const char *const *server, const char *port,
 	     const char *const *client, char **text);
-/* The number that follows the last @key in @text, into r->value. */
+/* The number that follows the last @key in @text, into r->value; that of the first load, if there
+ * was one, into r->first. */
 int run_value(struct bench_run *r, const char *text, const char *key);
 /* Our own peers as such a pair, and the figure called @key: both by "bench-peer", the
  * client with up to two arguments behind the port. */

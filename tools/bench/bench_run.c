@@ -20,7 +20,10 @@
 #include "seg.h"
 #include "wire.h"
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+
+#define N_REASONS 64 /* of struct osf_stats_totals */
 
 static const char *missing_program(const struct bench *b)
 {
@@ -91,6 +94,9 @@ static int check_upgraded(struct bench_run *r, const struct bench *b,
 		res->n_upgraded += sums.t.n_upgraded;
 		res->bytes_shm += sums.t.rx_bytes_shm;
 		res->bytes_inet += sums.t.rx_bytes_inet;
+		res->n_back += sums.t.n_fallbacks;
+		for (unsigned i = 0; i < N_REASONS; i++)
+			res->n_reason[i] += sums.t.n_reason[i];
 	}
 	if (n_segs == 0 && (need || r->side == SIDE_AGAINST))
 		return say_no_segment(r);
@@ -125,6 +131,7 @@ static void run_once(const struct bench *b, const struct bench_args *args,
 			       .wire = b->wire,
 			       .needs_verbs = b->needs_verbs,
 			       .moves_each = b->needs_connections,
+			       .warms_up = b->warms_up,
 			       .world = world };
 	int err = is_osf ? scratch_open(&r.dir) : 0;
 
@@ -139,11 +146,32 @@ static void run_once(const struct bench *b, const struct bench_args *args,
 	if (!err && is_osf)
 		err = check_upgraded(&r, b, res);
 	scratch_close(&r.dir);
+	free(r.first_text);
+	res->first[side] += r.first;
 
 	if (!err || err == -ENOTCONN)
 		res->sample[side][res->n_samples[side]++] = r.value;
 	if (err)
 		note_failure(res, &r, err);
+}
+
+/* What the policy has decided, and what it has cost to find that out.  An end of a connection
+ * that has never moved and may still move is young. */
+static void note_ends(struct result *res)
+{
+	int n = snprintf(
+	    res->why, WHY_MAX,
+	    "%llu ends, %llu moves, %llu back; the load before: %.2fx; last",
+	    (unsigned long long)res->n_connections,
+	    (unsigned long long)res->n_upgraded,
+	    (unsigned long long)res->n_back,
+	    res->first[SIDE_OSF] / res->first[SIDE_KERNEL]);
+
+	for (unsigned i = 0; i < N_REASONS && n < WHY_MAX; i++)
+		if (res->n_reason[i])
+			n += snprintf(res->why + n, (size_t)(WHY_MAX - n),
+				      " %s %llu", seg_reason_name(i),
+				      (unsigned long long)res->n_reason[i]);
 }
 
 /* False: there is no use in going on. */
@@ -196,4 +224,6 @@ void bench_run(const struct bench *b, const struct bench_args *args,
 		result_judge(res);
 	else if (res->outcome == OUT_OK)
 		res->outcome = OUT_UNJUDGED; /* interrupted */
+	if (goes_on && b->warms_up && !*res->why)
+		note_ends(res);
 }

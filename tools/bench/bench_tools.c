@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #define REDIS_PROGRAMS_MAX 8
+#define REDIS_SHORT 20000.0 /* requests that tell how fast it is */
 
 struct number {
 	char s[24];
@@ -174,10 +175,16 @@ static int redis(struct bench_run *r, const struct redis_load *load)
 	if (err)
 		return err;
 
-	double n = 20000;
+	double n = REDIS_SHORT;
 	err = redis_load(r, port.s, load, n);
-	if (!err && r->value * r->args->seconds > n)
-		err = redis_load(r, port.s, load, r->value * r->args->seconds);
+	if (r->value * r->args->seconds > n)
+		n = r->value * r->args->seconds;
+	if (!err && r->warms_up) {
+		err = redis_load(r, port.s, load, n);
+		r->first = r->value;
+	}
+	if (!err && (r->warms_up || n > REDIS_SHORT))
+		err = redis_load(r, port.s, load, n);
 	proc_stop(&server);
 	return err;
 }
