@@ -194,6 +194,27 @@ static void datagrams_are_completed(void)
 	nothing(ring);
 }
 
+/* Programs pass one completion, and look at its events whatever the poll returns. */
+static void the_place_after_the_last_completion_has_no_events(void)
+{
+	struct ends e = udp_ends();
+	int ring = ring_of(e.rx), n;
+	struct vma_completion_t c[3];
+
+	memset(c, 0xff, sizeof(c));
+	EXPECT_EQ(api->socketxtreme_poll(ring, c, 3, 0), 0);
+	EXPECT_EQ(c[0].events, 0);
+	say(&e, "one", 3);
+	do {
+		memset(c, 0xff, sizeof(c));
+		n = api->socketxtreme_poll(ring, c, 3, 0);
+		EXPECT_EQ(c[n > 0 ? n : 0].events, 0);
+	} while (!n);
+	EXPECT_EQ(n, 1);
+	EXPECT_EQ(c[0].events, PACKET);
+	EXPECT_EQ(api->socketxtreme_free_vma_packets(&c[0].packet, 1), 0);
+}
+
 static void buffers_are_counted(void)
 {
 	struct sockaddr_in at;
@@ -293,6 +314,7 @@ const struct test tests_xtreme[] = {
 	T(a_server_needs_no_accept),
 	T(a_client_hears_of_its_connection),
 	T(datagrams_are_completed),
+	T(the_place_after_the_last_completion_has_no_events),
 	T(buffers_are_counted),
 	T(room_to_send_is_told),
 	T(other_calls_stay_right),

@@ -421,5 +421,9 @@ int ring_turn(struct ring *r, struct vma_completion_t *to, unsigned n)
 	if (!r->first_ready && !f.n)
 		ring_look(r);
 	complete_ready(&f, r);
+	/* libvma clears the events of the place where it stops, and programs that pass one
+	 * completion look at its events and not at what the poll returns. */
+	if (f.n < f.max)
+		to[f.n].events = 0;
 	return f.n || !f.err ? (int)f.n : -f.err;
 }

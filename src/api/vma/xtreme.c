@@ -30,8 +30,10 @@ int vma_xtreme_poll(int fd, struct vma_completion_t *to, unsigned n, int flags)
 	struct ring *r = ring_get(fd);
 	if (unlikely(!r))
 		return fail(EBADFD);
-	if (unlikely(!ring_enter(r)))
+	if (unlikely(!ring_enter(r))) {
+		to->events = 0;
 		return 0;
+	}
 	int *err = &errno, saved = *err;
 	UNWIND(struct stay, stay) = { .r = r };
 	unwind_push(&stay.u, stay_end);
