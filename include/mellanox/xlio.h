@@ -214,7 +214,8 @@ int xlio_socket_update(xlio_socket_t sock, unsigned flags,
 /* xlio_socket_setsockopt() - setsockopt(2), with its errors; TCP_USER_TIMEOUT
  * bounds connecting, too.  SO_MAX_PACING_RATE: see struct xlio_rate_limit_t, EINVAL
  * for another length.  SO_XLIO_RING_ALLOC_LOGIC (EINVAL: another length than its
- * struct's), SO_XLIO_SHUTDOWN_RX and SO_XLIO_EXT_VLAN_TAG are taken without effect. */
+ * struct's), SO_XLIO_EXT_VLAN_TAG (EINVAL: not an int from 0 to 4095) and
+ * SO_XLIO_SHUTDOWN_RX are taken without effect. */
 int xlio_socket_setsockopt(xlio_socket_t sock, int level, int optname,
 			   const void *optval, socklen_t optlen);
 

@@ -18,27 +18,43 @@
 	 VMA_RING_ALLOC_MASK_RING_USER_ID | VMA_RING_ALLOC_MASK_RING_INGRESS | \
 	 VMA_RING_ALLOC_MASK_RING_ENGRESS)
 #define KBIT_BYTES 125ul
+#define VLANS 4096u /* 12 bits of a frame's tag */
 
-bool xlio_opt_ring_logic(int level, int name, const void *val, socklen_t len,
-			 int *err)
+static bool is_ring_logic(const void *val, socklen_t len)
 {
 	struct xlio_ring_alloc_logic_attr attr;
 
-	if (level != SOL_SOCKET || name != SO_XLIO_RING_ALLOC_LOGIC)
-		return false;
-	if (is_bad_ptr(val)) {
-		*err = -EFAULT;
-		return true;
-	}
-	*err = -EINVAL;
 	/* libvma's struct begins in the same way. */
 	if (len != sizeof(attr) &&
 	    len != sizeof(struct vma_ring_alloc_logic_attr))
-		return true;
+		return false;
 	memcpy(&attr, val, sizeof(attr));
 	unsigned known = len == sizeof(attr) ? RING_MASKS : VMA_RING_MASKS;
-	if (!(attr.comp_mask & ~known))
+	return !(attr.comp_mask & ~known);
+}
+
+static bool is_vlan(const void *val, socklen_t len)
+{
+	uint32_t tag = VLANS;
+
+	if (len == sizeof(tag))
+		memcpy(&tag, val, sizeof(tag));
+	return tag < VLANS;
+}
+
+bool xlio_opt_check(int level, int name, const void *val, socklen_t len,
+		    int *err)
+{
+	bool is_logic = name == SO_XLIO_RING_ALLOC_LOGIC;
+
+	if (level != SOL_SOCKET || (!is_logic && name != SO_XLIO_EXT_VLAN_TAG))
+		return false;
+	if (is_bad_ptr(val))
+		*err = -EFAULT;
+	else if (is_logic ? is_ring_logic(val, len) : is_vlan(val, len))
 		*err = 0;
+	else
+		*err = -EINVAL;
 	return true;
 }
 

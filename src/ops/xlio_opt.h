@@ -10,9 +10,10 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
-/* Is it SO_XLIO_RING_ALLOC_LOGIC?  *@err is 0 then, or -EINVAL, -EFAULT. */
-bool xlio_opt_ring_logic(int level, int name, const void *val, socklen_t len,
-			 int *err);
+/* Is it SO_XLIO_RING_ALLOC_LOGIC or SO_XLIO_EXT_VLAN_TAG, of which only the value is
+ * checked?  *@err is 0 then, or -EINVAL, -EFAULT. */
+bool xlio_opt_check(int level, int name, const void *val, socklen_t len,
+		    int *err);
 
 /* Is it SO_MAX_PACING_RATE with a struct xlio_rate_limit_t? *@rate: bytes per
  * second, as the kernel's option has it. */

@@ -70,8 +70,8 @@ OSF_API int setsockopt(int fd, int level, int name, const void *val,
 		val = &rate;
 		len = sizeof(rate);
 	}
-	if (unlikely(xlio_opt_ring_logic(level, name, val, len, &err))) {
-		vma_ring_logic(fd, val, len, err);
+	if (unlikely(xlio_opt_check(level, name, val, len, &err))) {
+		vma_ring_logic(fd, name, val, len, err);
 		return set_nothing(fd, err);
 	}
 	if (unlikely(load_rlx(&vma_is_asked)) &&

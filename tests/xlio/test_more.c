@@ -312,6 +312,34 @@ static void a_ring_logic_is_taken_by_either_call(void)
 	world_close();
 }
 
+static void a_vlan_has_twelve_bits(void)
+{
+	static const int values[] = { 0, 1, 4095, 4096, -1 };
+	uint16_t half = 1;
+
+	world_open(0);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	xlio_socket_t sock = end_new(w->client, AF_INET)->sock;
+	for (int i = 0; i < 5; i++) {
+		int r = i < 3 ? 0 : -1;
+
+		errno = EINVAL;
+		EXPECT_EQ(setsockopt(fd, SOL_SOCKET, SO_XLIO_EXT_VLAN_TAG,
+				     &values[i], sizeof(values[i])),
+			  r);
+		EXPECT_EQ(xlio_socket_setsockopt(sock, SOL_SOCKET,
+						 SO_XLIO_EXT_VLAN_TAG,
+						 &values[i], sizeof(values[i])),
+			  r);
+		EXPECT_EQ(errno, EINVAL);
+	}
+	EXPECT_ERR(setsockopt(fd, SOL_SOCKET, SO_XLIO_EXT_VLAN_TAG, &half,
+			      sizeof(half)),
+		   EINVAL);
+	close(fd);
+	world_close();
+}
+
 /*
  * Sleeping.
  */
@@ -565,6 +593,7 @@ const struct test tests_more[] = {
 	T(memory_is_registered_on_the_pd),
 	T(a_pacing_rate_is_in_kilobits),
 	T(a_ring_logic_is_taken_by_either_call),
+	T(a_vlan_has_twelve_bits),
 	T(a_waiting_thread_is_woken),
 	T(waiting_ends_at_the_timeout_or_a_signal),
 	T(waiting_for_a_completion),

@@ -49,8 +49,8 @@ bool vma_getsockopt(int fd, int level, int name, void *val, socklen_t *len,
 /* xtreme.c: an option of libvma's?  Then *@err is 0 or a negative errno. */
 bool vma_setsockopt(int fd, int level, int name, const void *val, socklen_t len,
 		    int *err);
-/* SO_VMA_RING_ALLOC_LOGIC was checked, with @err: which ring it may join. */
-void vma_ring_logic(int fd, const void *val, socklen_t len, int err);
+/* An option was checked, with @err; SO_VMA_RING_ALLOC_LOGIC: which ring it may join. */
+void vma_ring_logic(int fd, int name, const void *val, socklen_t len, int err);
 bool vma_getopt(int fd, int level, int name, void *val, socklen_t *len,
 		int *err);
 /* The error that a look for a callback took away from the socket below; forgets it.  0: none. */

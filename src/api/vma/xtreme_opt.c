@@ -166,12 +166,13 @@ bool vma_getopt(int fd, int level, int name, void *val, socklen_t *len,
 	return true;
 }
 
-void vma_ring_logic(int fd, const void *val, socklen_t len, int err)
+void vma_ring_logic(int fd, int name, const void *val, socklen_t len, int err)
 {
 	struct vma_ring_alloc_logic_attr attr = { 0 };
+	bool is_wanted = name == SO_VMA_RING_ALLOC_LOGIC && !err;
 	int made = 0;
-	VISIT(v,
-	      !err && load_rlx(&vma_is_asked) ? vsock_make(fd, &made) : NULL);
+	VISIT(v, is_wanted && load_rlx(&vma_is_asked) ? vsock_make(fd, &made)
+						      : NULL);
 
 	if (!v.s)
 		return;

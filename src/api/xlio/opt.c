@@ -11,12 +11,6 @@
 #include "group/group.h"
 #include "ops/xlio_opt.h"
 
-static bool is_without_effect(int level, int name)
-{
-	return level == SOL_SOCKET &&
-	       (name == SO_XLIO_SHUTDOWN_RX || name == SO_XLIO_EXT_VLAN_TAG);
-}
-
 /* As libxlio takes it: 4 bytes or its struct. */
 static int set_pacing(struct gsock *s, const void *val, socklen_t len)
 {
@@ -40,10 +34,10 @@ int xlio_opt_set(struct gsock *s, int level, int name, const void *val,
 {
 	int err;
 
-	if (xlio_opt_ring_logic(level, name, val, len, &err))
+	if (xlio_opt_check(level, name, val, len, &err))
 		return err;
-	if (is_without_effect(level, name))
-		return 0;
+	if (level == SOL_SOCKET && name == SO_XLIO_SHUTDOWN_RX)
+		return 0; /* without effect */
 	if (level == SOL_SOCKET && name == SO_MAX_PACING_RATE)
 		return set_pacing(s, val, len);
 	return gsock_setsockopt(s, level, name, val, len);
