@@ -160,10 +160,10 @@ static int run_one(const struct test *t)
 int main(int argc, char **argv)
 {
 	const struct test *all[] = {
-		tests_table,   tests_control, tests_callback, tests_zcopy,
-		tests_sockets, tests_perf,    tests_xtreme,   tests_rings,
-		tests_members, tests_joined,  tests_lent,     tests_udp,
-		tests_fuzz
+		tests_table, tests_control, tests_callback, tests_inside,
+		tests_zcopy, tests_sockets, tests_perf,     tests_xtreme,
+		tests_rings, tests_members, tests_joined,   tests_lent,
+		tests_udp,   tests_fuzz
 	};
 	int n_failed = 0;
 

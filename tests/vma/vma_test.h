@@ -58,4 +58,4 @@ struct test {
 extern const struct test tests_table[], tests_callback[], tests_zcopy[],
     tests_control[], tests_xtreme[], tests_rings[], tests_fuzz[],
     tests_members[], tests_joined[], tests_sockets[], tests_perf[],
-    tests_lent[], tests_udp[];
+    tests_lent[], tests_udp[], tests_inside[];
