@@ -4,6 +4,8 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
+#include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/wait.h>
 
@@ -187,6 +189,119 @@ static void may_fork_on(struct ends *e)
 
 static void a_callback_may_fork(void) { over_both(may_fork_on); }
 
+/* One thread is in a callback that waits; another one goes on, with callbacks of its own. */
+static int is_inside[2], may_leave[2]; /* pipes */
+
+static void waits(int fd)
+{
+	char c;
+
+	seen.inside = NULL;
+	(void)fd;
+	EXPECT_EQ(write(is_inside[1], "x", 1), 1);
+	EXPECT_EQ(read(may_leave[0], &c, 1), 1);
+}
+
+static vma_recv_callback_retval_t passes(int fd, size_t n_iov,
+					 struct iovec iov[],
+					 struct vma_info_t *info, void *context)
+{
+	(void)fd, (void)n_iov, (void)iov, (void)info;
+	++*(unsigned *)context;
+	return VMA_PACKET_RECV;
+}
+
+static void *reads_slow(void *arg)
+{
+	reads(*(int *)arg, "slow");
+	return NULL;
+}
+
+static void may_wait_on(struct ends *e)
+{
+	struct ends other = tcp_ends();
+	struct pollfd p = { .fd = other.rx, .events = POLLIN };
+	unsigned n_passed = 0;
+	pthread_t t;
+	char c;
+
+	EXPECT_EQ(pipe(is_inside) | pipe(may_leave), 0);
+	EXPECT_EQ(api->register_recv_callback(other.rx, passes, &n_passed), 0);
+	begin(e);
+	seen.inside = waits;
+	say(e, "slow", 4);
+	EXPECT_EQ(pthread_create(&t, NULL, reads_slow, &e->rx), 0);
+	EXPECT_EQ(read(is_inside[0], &c, 1), 1);
+	for (unsigned i = 0; i < 10; i++) {
+		say(&other, "fast", 4);
+		EXPECT_EQ(poll(&p, 1, -1), 1);
+		reads(other.rx, "fast");
+		EXPECT(n_passed > i);
+	}
+	EXPECT_EQ(write(may_leave[1], "x", 1), 1);
+	pthread_join(t, NULL);
+	say(e, "next", 4);
+	reads(e->rx, "next");
+	EXPECT_EQ(seen.n, 2);
+}
+
+static void a_callback_may_wait(void) { over_both(may_wait_on); }
+
+/* The callback closes another socket, which has a packet and a callback too, and the set
+ * that both are in. */
+static int others[2];
+
+static void closes_others(int fd)
+{
+	seen.inside = NULL;
+	(void)fd;
+	EXPECT_EQ(close(others[0]), 0);
+	if (others[1] >= 0)
+		EXPECT_EQ(close(others[1]), 0);
+}
+
+static void may_close_others_on(struct ends *e)
+{
+	struct epoll_event evs[2] = { { .events = EPOLLIN } };
+	unsigned n_passed = 0;
+	char c;
+
+	for (int in_set = 0; in_set < 2; in_set++) {
+		struct ends other = tcp_ends();
+		struct pollfd p[2] = { { .fd = e->rx, .events = POLLIN },
+				       { .fd = other.rx, .events = POLLIN } };
+		int set = in_set ? epoll_create1(0) : -1;
+
+		others[0] = other.rx;
+		others[1] = set;
+		EXPECT_EQ(
+		    api->register_recv_callback(other.rx, passes, &n_passed),
+		    0);
+		begin(e);
+		seen.inside = closes_others;
+		for (int i = 0; in_set && i < 2; i++)
+			EXPECT_EQ(epoll_ctl(set, EPOLL_CTL_ADD, p[i].fd, evs),
+				  0);
+		say(e, "kept", 4);
+		say(&other, "gone", 4);
+		if (in_set)
+			EXPECT(epoll_wait(set, evs, 2, -1) >= 0 ||
+			       errno == EBADF);
+		else
+			EXPECT(poll(p, 2, -1) > 0 && p[0].revents == POLLIN);
+		reads(e->rx, "kept");
+		EXPECT(seen.n);
+		EXPECT_ERR(fcntl(other.rx, F_GETFD), EBADF);
+		EXPECT_ERR(recv(e->rx, &c, 1, MSG_DONTWAIT), EAGAIN);
+		close(other.tx);
+	}
+}
+
+static void a_callback_may_close_others(void)
+{
+	over_both(may_close_others_on);
+}
+
 const struct test tests_inside[] = {
 #define T(name)                                                                \
 	{                                                                      \
@@ -198,5 +313,7 @@ const struct test tests_inside[] = {
 	T(the_next_callback_sees_the_next_packet),
 	T(a_reset_after_the_last_callback_is_told),
 	T(a_callback_may_fork),
+	T(a_callback_may_wait),
+	T(a_callback_may_close_others),
 	{ 0 }
 };
