@@ -21,11 +21,14 @@ int linger_s(int fd)
 	return l.l_linger < 0 ? INT_MAX : l.l_linger;
 }
 
-void linger_reset(int fd)
+int linger_at_close(int fd, bool is_unread)
 {
 	struct linger reset = { .l_onoff = 1, .l_linger = 0 };
 	int saved = errno;
 
+	if (!is_unread)
+		return linger_s(fd);
 	libc.setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
 	errno = saved;
+	return 0;
 }

@@ -7,7 +7,10 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 /* Seconds that close() waits until all is sent; 0: reset; -1: neither. */
 int linger_s(int fd);
-/* Make close() reset the connection. */
-void linger_reset(int fd);
+/* The same, for a close() that comes now.  @is_unread: the program has left bytes unread, so
+ * the connection is reset, as the kernel would do, and the anchor is told to. */
+int linger_at_close(int fd, bool is_unread);

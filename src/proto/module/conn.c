@@ -166,9 +166,7 @@ void stream_close(struct sock *sk, int fd)
 	if (!sock_lock_mode(sk, SOCK_MODULE))
 		return;
 	bool unread = !s->is_gone && !s->rx_back && is_unread(s);
-	if (unread)
-		linger_reset(fd);
-	stream_end(s, unread ? 0 : linger_s(fd));
+	stream_end(s, linger_at_close(fd, unread));
 	sock_unlock_both(sk);
 }
 

@@ -46,38 +46,36 @@ void shm_leave(struct sock *sk, int fd)
 		return;
 	anchor_drain(sk, fd);
 	if (unlikely(load_acq(&shm_peer(sk)->bells) !=
-		     shm_of(sk)->bells_drained) &&
-	    linger_s(fd))
+		     shm_of(sk)->bells_drained))
 		libc.shutdown(fd, SHUT_WR);
 }
 
-/* close() will reset the connection. */
-static void abort_at_close(struct sock *sk, int fd)
+/* As linger_at_close().  If that is a reset, the peer learns of it here. */
+static int linger_or_abort(struct sock *sk, int fd)
 {
-	fetch_or(&shm_me(sk)->flags, SEG_CLOSED | SEG_ABORTED);
-	linger_reset(fd);
+	int linger_for = linger_at_close(fd, is_unread(sk, fd));
+
+	if (!linger_for)
+		fetch_or(&shm_me(sk)->flags, SEG_CLOSED | SEG_ABORTED);
+	return linger_for;
 }
 
 /* The last holder ends without closing.  Do those parts of close() that save
  * written bytes.  Free nothing, because other threads may still run. */
 void shm_exit(struct sock *sk, int fd)
 {
-	if (sock_mode(sk) != SOCK_SHM || shm_is_broken(sk))
+	if (sock_mode(sk) != SOCK_SHM || shm_is_broken(sk) ||
+	    !linger_or_abort(sk, fd))
 		return;
-	bool unread = is_unread(sk, fd);
 	if (sock_try_tx(sk)) {
-		if (shm_w(sk)->tx_ring && !shm_of(sk)->tx_fin && !unread &&
-		    linger_s(fd)) {
+		if (shm_w(sk)->tx_ring && !shm_of(sk)->tx_fin) {
 			store_rlx(&sk->w->shut,
 				  (uint8_t)(sk->w->shut | SHUT_BIT_WR));
 			shm_push_fin(sk);
 		}
 		sock_unlock_tx(sk);
 	}
-	if (unread)
-		abort_at_close(sk, fd);
-	else
-		shm_leave(sk, fd);
+	shm_leave(sk, fd);
 }
 
 /*
@@ -96,16 +94,13 @@ static struct seg *close_keep(struct sock *sk, int fd)
 	if (sock_mode(sk) == SOCK_SHM && !shm_is_broken(sk)) {
 		if (shm_w(sk)->rx_tcp)
 			shm_rx_sync(sk, fd);
-		bool unread = is_unread(sk, fd);
-		int linger_for = unread ? 0 : linger_s(fd);
+		int linger_for = linger_or_abort(sk, fd);
 		if (shm_w(sk)->tx_ring && !shm_of(sk)->tx_fin && linger_for)
 			shm_push_fin(sk);
 		if (shm_w(sk)->tx_ring && linger_for > 0)
 			shm_linger(sk, fd, linger_for);
 		if (linger_for)
 			shm_leave(sk, fd);
-		else
-			abort_at_close(sk, fd);
 	}
 	shm_tx_shrink(sk);
 	readahead_free(sk);
