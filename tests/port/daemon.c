@@ -53,23 +53,6 @@ static void ping(const struct pair *p)
 	}
 }
 
-static int setup(void **state)
-{
-	struct reply r;
-
-	osfd_run(&world);
-	int fd = must_connect();
-	assert_int_equal(port_call(fd, MSG_ADD, 0, &r), 0);
-	close(fd);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	osfd_kill(SIGTERM);
-	return 0;
-}
-
 static void a_connection_moves_and_comes_back(void **state)
 {
 	struct program prog;
@@ -914,7 +897,7 @@ static void osf_port_add_meets_an_osfd_that_ends(void **state)
 	osfd_run(&world);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) OSFD_TEST(name, &world)
 
 int main(int argc, char **argv)
 {

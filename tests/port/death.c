@@ -39,23 +39,6 @@ static const char *libosf_path, *victim_path;
 static unsigned n_kills = 20, n_restarts = 8;
 static uint64_t seed = 1;
 
-static int setup(void **state)
-{
-	struct reply r;
-
-	osfd_run(&world);
-	int fd = must_connect();
-	assert_int_equal(port_call(fd, MSG_ADD, 0, &r), 0);
-	close(fd);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	osfd_kill(SIGTERM);
-	return 0;
-}
-
 static struct msg_listed listed(void)
 {
 	struct msg_listed l = { 0 };
@@ -613,7 +596,7 @@ static void a_program_that_is_away_acknowledges(void **state)
 	assert_int_equal(listed().n_reset, 0);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) OSFD_TEST(name, &world)
 
 int main(int argc, char **argv)
 {

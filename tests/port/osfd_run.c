@@ -68,6 +68,23 @@ int port_call(int fd, enum msg_type type, uint32_t uid, struct reply *r)
 	return osfd_call(fd, type, &q, NULL, 0, r, NULL);
 }
 
+int osfd_setup(void **world)
+{
+	struct reply r;
+
+	osfd_run(*world);
+	int fd = must_connect();
+	assert_int_equal(port_call(fd, MSG_ADD, 0, &r), 0);
+	close(fd);
+	return 0;
+}
+
+int osfd_teardown(void **world)
+{
+	osfd_kill(SIGTERM);
+	return 0;
+}
+
 void program_open(struct program *p) { program_open_at(p, "va"); }
 
 void program_open_at(struct program *p, const char *dev)

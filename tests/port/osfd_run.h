@@ -19,6 +19,15 @@ void osfd_run(const struct world *w);
 void osfd_kill(int sig);
 /* Removes the file by which an osfd finds its ports after a crash. */
 void osfd_forget(const struct world *w);
+
+/* Around each test, with its world as the state: an osfd with the port va, which SIGTERM
+ * ends. */
+#define OSFD_TEST(name, world)                                                 \
+	cmocka_unit_test_prestate_setup_teardown(name, osfd_setup,             \
+						 osfd_teardown, world)
+int osfd_setup(void **world);
+int osfd_teardown(void **world);
+
 /* How many descriptors a process has. */
 unsigned n_fds_of(pid_t pid);
 

@@ -37,23 +37,6 @@ enum role { STRANGER, USER, FORMER_USER };
 
 static struct world world;
 
-static int setup(void **state)
-{
-	struct reply r;
-
-	osfd_run(&world);
-	int fd = must_connect();
-	assert_int_equal(port_call(fd, MSG_ADD, 0, &r), 0);
-	close(fd);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	osfd_kill(SIGTERM);
-	return 0;
-}
-
 /* Bytes wait in it that its peer does not read. */
 static void make_lingering(int fd)
 {
@@ -368,7 +351,7 @@ static void strangers_leave_room(void **state)
 	}
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) OSFD_TEST(name, &world)
 
 int main(int argc, char **argv)
 {
