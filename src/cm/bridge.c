@@ -383,7 +383,7 @@ static void on_rep(struct bridge *b, const struct mad *d)
 		send_mad(&b->flow, &b->last); /* it was lost */
 		return;
 	}
-	if (b->state != B_REQ_SENT || !b->tries)
+	if (b->state != B_REQ_SENT || b->last.kind != MAD_REQ || !b->tries)
 		return;
 	b->resend_ns = 0;
 	b->tries = 0;
@@ -406,15 +406,16 @@ static void on_answer(struct bridge *b, const struct mad *d)
 		b->resend_ns = 0;
 		pass_on(b, d, false);
 		return;
-	case MAD_MRA: /* it takes its time */
-		b->tries = TRIES;
+	case MAD_MRA: /* it takes its time to answer a REQ or a REP */
+		if (b->tries && b->state <= B_REP_SENT)
+			b->tries = TRIES;
 		return;
 	case MAD_REJ:
 		if (b->state >= B_REQ_SENT && b->state <= B_REP_SENT)
 			pass_on(b, d, true);
 		return;
 	case MAD_SIDR_REP:
-		if (b->state == B_REQ_SENT)
+		if (b->state == B_REQ_SENT && b->last.kind == MAD_SIDR_REQ)
 			pass_on(b, d, true);
 		return;
 	case MAD_DREQ:
