@@ -126,11 +126,16 @@ int rdma_detach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid,
 		      uint16_t lid)
 {
 	struct qp *qp = container_of(ibqp, struct qp, qp);
+	bool was_member;
 
-	if (!may_attach(qp, gid) || !leave(self_current, qp, gid))
+	if (!may_attach(qp, gid))
 		return EINVAL;
-	wire_group_leave(gid);
-	return 0;
+	lock_get(&qp->lock); /* a thread that receives has looked the group up */
+	was_member = leave(self_current, qp, gid);
+	lock_put(&qp->lock);
+	if (was_member)
+		wire_group_leave(gid);
+	return was_member ? 0 : EINVAL;
 }
 
 bool mcast_is_member(const struct qp *qp)
@@ -150,7 +155,7 @@ const union ibv_gid *mcast_group(const struct qp *qp, uint32_t hash)
 	for (uint32_t i = 0; i < N_MCASTS; i++) {
 		const union ibv_gid *gid = (const void *)dir->mcast[i].gid;
 
-		if (load_rlx(&dir->mcast[i].qpn) == qp->qp.qp_num &&
+		if (load_acq(&dir->mcast[i].qpn) == qp->qp.qp_num &&
 		    mcast_hash(gid) == hash)
 			return gid;
 	}

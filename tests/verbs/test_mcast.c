@@ -5,6 +5,9 @@
  *     test_mcast NAME ...     libosf-verbs.so comes first (LD_PRELOAD)
  */
 #include <arpa/inet.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -213,11 +216,52 @@ static void test_calls(void)
 	CHECK(err == ENOMEM && n > 1);
 }
 
+static struct {
+	struct end member;
+	union ibv_gid gid;
+	atomic_bool is_over;
+} leaver;
+
+static void *come_and_go(void *unused)
+{
+	while (!leaver.is_over) {
+		CHECK(!ibv_attach_mcast(leaver.member.qp, &leaver.gid, 0));
+		CHECK(!ibv_detach_mcast(leaver.member.qp, &leaver.gid, 0));
+	}
+	return NULL;
+}
+
+/* A member leaves in one thread while another one receives. */
+static void test_leaver(void)
+{
+	struct end a, *b = &leaver.member;
+	pthread_t thread;
+	struct ibv_wc wc;
+
+	ready(&a);
+	ready(b);
+	leaver.gid = group("239.1.1.6");
+	CHECK(!pthread_create(&thread, NULL, come_and_go, NULL));
+	for (int i = 0; i < 20000; i++) {
+		send_to(&a, &leaver.gid, 'g');
+		sent(&a);
+		while (ibv_poll_cq(b->cq, 1, &wc)) {
+			CHECK(wc.status == IBV_WC_SUCCESS);
+			CHECK(!memcmp(((struct ibv_grh *)b->buf)->dgid.raw,
+				      leaver.gid.raw, sizeof(leaver.gid)));
+			CHECK(!post_recv(b, 1, BUF));
+		}
+	}
+	leaver.is_over = true;
+	CHECK(!pthread_join(thread, NULL));
+}
+
 static const struct test tests[] = {
 	{ "members", test_members },
 	{ "self", test_self },
 	{ "late", test_late },
 	{ "calls", test_calls },
+	{ "leaver", test_leaver },
 };
 
 int main(int argc, char **argv)
