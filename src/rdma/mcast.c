@@ -26,12 +26,12 @@ bool mcast_is_group(const union ibv_gid *gid)
 		(gid->raw[12] & 0xf0) == 0xe0);
 }
 
-uint32_t mcast_hash(const union ibv_gid *gid)
+uint32_t mcast_hash(const uint8_t gid[16])
 {
 	uint32_t h = 2166136261u; /* FNV-1a */
 
-	for (size_t i = 0; i < sizeof(gid->raw); i++)
-		h = (h ^ gid->raw[i]) * 16777619u;
+	for (size_t i = 0; i < 16; i++)
+		h = (h ^ gid[i]) * 16777619u;
 	return h;
 }
 
@@ -148,12 +148,12 @@ bool mcast_is_member(const struct qp *qp)
 	return false;
 }
 
-const union ibv_gid *mcast_group(const struct qp *qp, uint32_t hash)
+const uint8_t *mcast_group(const struct qp *qp, uint32_t hash)
 {
 	const struct x_dir *dir = self_current->dir;
 
 	for (uint32_t i = 0; i < N_MCASTS; i++) {
-		const union ibv_gid *gid = (const void *)dir->mcast[i].gid;
+		const uint8_t *gid = dir->mcast[i].gid;
 
 		if (load_acq(&dir->mcast[i].qpn) == qp->qp.qp_num &&
 		    mcast_hash(gid) == hash)
@@ -207,7 +207,7 @@ static void see_others(void)
 static void send_there(struct qp *qp, const struct swqe *w,
 		       const struct x_dir *dir, const struct iovec *iov, int n)
 {
-	uint64_t route = (uint64_t)mcast_hash(&w->dgid) << 32 | w->route;
+	uint64_t route = (uint64_t)mcast_hash(w->dgid.raw) << 32 | w->route;
 
 	for (uint32_t i = 0; i < N_MCASTS; i++) {
 		uint32_t qpn = load_acq(&dir->mcast[i].qpn);

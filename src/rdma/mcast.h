@@ -27,9 +27,9 @@ bool mcast_is_member(const struct qp *qp);
 /* A status.  A member whose ring is full loses it. */
 int mcast_send(struct qp *qp, struct swqe *w);
 /* What a message says of its group, in place of 16 bytes. */
-uint32_t mcast_hash(const union ibv_gid *gid);
+uint32_t mcast_hash(const uint8_t gid[16]);
 /* The group of @hash that @qp is a member of; NULL. */
-const union ibv_gid *mcast_group(const struct qp *qp, uint32_t hash);
+const uint8_t *mcast_group(const struct qp *qp, uint32_t hash);
 /* Somebody has joined a first group. */
 void mcast_knocked(void);
 void mcast_after_fork(void);

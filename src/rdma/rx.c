@@ -94,7 +94,9 @@ void rx_grh(const struct qp *qp, const struct x_msg *m, struct ibv_grh *grh)
 				 .hop_limit = 0xff };
 	device_gid(m->addr & 0xff, &grh->sgid, NULL);
 	if ((m->addr >> 8 & 0xff) == MCAST_INDEX)
-		grh->dgid = *mcast_group(qp, (uint32_t)(m->addr >> 32));
+		memcpy(grh->dgid.raw,
+		       mcast_group(qp, (uint32_t)(m->addr >> 32)),
+		       sizeof(grh->dgid.raw));
 	else
 		device_gid(m->addr >> 8 & 0xff, &grh->dgid, NULL);
 }

@@ -83,7 +83,7 @@ static bool copy_own(const struct iovec *ring, uint64_t addr, size_t n,
 
 bool serve_copy(void *bytes, uint64_t addr, size_t n, bool is_write)
 {
-	const struct iovec parts[2] = { { bytes, n }, { NULL, 0 } };
+	const struct iovec parts[2] = { { bytes, n }, { bytes, 0 } };
 
 	return copy_own(parts, addr, n, is_write);
 }

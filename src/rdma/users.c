@@ -18,7 +18,8 @@ void users_add(struct qp *qp)
 {
 	GUARD(&lock);
 	all[qp->qp.qp_num % N_QPS] = qp;
-	users_n_xrc += qp->init.qp_type == IBV_QPT_XRC_SEND;
+	if (qp->init.qp_type == IBV_QPT_XRC_SEND)
+		store_rlx(&users_n_xrc, users_n_xrc + 1);
 }
 
 void users_remove(struct qp *qp)
@@ -27,7 +28,8 @@ void users_remove(struct qp *qp)
 	if (all[qp->qp.qp_num % N_QPS] != qp)
 		return;
 	all[qp->qp.qp_num % N_QPS] = NULL;
-	users_n_xrc -= qp->init.qp_type == IBV_QPT_XRC_SEND;
+	if (qp->init.qp_type == IBV_QPT_XRC_SEND)
+		store_rlx(&users_n_xrc, users_n_xrc - 1);
 }
 
 /* Their descriptors are copies, which keep the parent's memory. */

@@ -560,7 +560,7 @@ bool wire_progress(bool is_thread)
 	if (!lock_try(&wire.rx_lock))
 		return false;
 	is_polled = !is_thread;
-	wire.n_polls += is_polled;
+	store_rlx(&wire.n_polls, wire.n_polls + is_polled);
 	if (is_thread || was_found || was_large)
 		for (int i = 0; i < ROUNDS && n == BUFFERS; i++)
 			n = receive(wire.fd, BUFFERS);

@@ -9,6 +9,7 @@
  *       our receives, sends, writes, reads and atomic operations, binds of a window
  *       polls                                                    rx_run(), tx_run()
  *       a greeting of a sender of datagrams, on our socket       ud_accept()
+ *       what a directory says of shared queues and groups        xrc_aim(), mcast_send()
  *
  * The peer has a number of this process's own, so all of it is read as another process's
  * would be.  Its memory is a mapping of its own size, beyond which nothing may be read.
@@ -18,6 +19,8 @@
  *   I2  each completion is of a request that was posted, and each comes once at most
  *   I3  a pair that is healthy still works, on the same completion queue
  *   I4  a region is free again when the window that may be bound to it is
+ *   I5  of a region without remote access only what a window stands for changes, and nothing once
+ *       the window is gone
  */
 #include <assert.h>
 #include <fcntl.h>
@@ -28,6 +31,7 @@
 
 #include "base/libc.h"
 #include "rdma/extended.h"
+#include "rdma/mcast.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -38,6 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define FAKE_SGE 2u
 #define N_WR 32u
 #define HEALTHY UINT64_C(1000000)
+#define WALL 64u
 
 static struct ibv_context context;
 static struct ctx *ctx;
@@ -46,8 +51,12 @@ static struct ibv_cq *cq;
 static struct ibv_mr *mr;
 static struct ibv_mw *mw;
 static struct ibv_xrcd *xrcd;
-static struct ibv_srq *srq;
+static struct ibv_srq *srq, *basic;
 static uint32_t srq_num;
+/* A region that only a window opens, between two walls. */
+static uint8_t walled[3 * WALL];
+static struct ibv_mr *walled_mr;
+static struct ibv_mw *door;
 static struct ibv_ah *to_group;
 static const union ibv_gid group = { .raw = { 0xff, 0x0e, 0x86 } };
 static uint8_t memory[EDGE + BUF + EDGE];
@@ -122,10 +131,11 @@ static void connect_qp(struct ibv_qp *qp, uint32_t to, enum ibv_qp_type type)
 	assert(!err);
 }
 
-static struct ibv_qp *new_qp(enum ibv_qp_type type)
+static struct ibv_qp *new_qp(enum ibv_qp_type type, struct ibv_srq *from)
 {
 	struct ibv_qp_init_attr a = { .send_cq = cq,
 				      .recv_cq = cq,
+				      .srq = from,
 				      .cap = { 16, 16, 2, 2, 64 },
 				      .qp_type = type,
 				      .sq_sig_all = 1 };
@@ -157,9 +167,14 @@ static void open_domain(void)
 		.cq = cq
 	};
 
+	struct ibv_srq_init_attr of_one = { .attr = { .max_wr = 16,
+						      .max_sge = 1 } };
+
 	queue.xrcd = xrcd = rdma_open_xrcd(&ctx->v.context, &domain);
 	srq = rdma_create_srq_ex(&ctx->v.context, &queue);
 	assert(srq && !rdma_get_srq_num(srq, &srq_num));
+	basic = rdma_create_srq(pd, &of_one);
+	assert(basic);
 }
 
 static void register_memory(void)
@@ -168,7 +183,10 @@ static void register_memory(void)
 			 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 			     IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
 			     IBV_ACCESS_MW_BIND);
-	assert(mr);
+	walled_mr =
+	    rdma_reg_mr(pd, walled, sizeof(walled), (uintptr_t)walled,
+			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+	assert(mr && walled_mr);
 }
 
 static void begin(void)
@@ -179,6 +197,7 @@ static void begin(void)
 				    .grh.dgid = group };
 
 	setenv("OSF_RDMA_REACH", "0", 1); /* it would write where it is told */
+	setenv("OSF_RDMA_WIRE", "0", 1);
 	libc_resolve();
 	ctx = calloc(1, sizeof(*ctx));
 	ctx->v.context = context;
@@ -195,7 +214,7 @@ static void begin(void)
 	to_group = rdma_create_ah(pd, &many);
 	assert(to_group);
 	for (int i = 0; i < 2; i++)
-		good[i] = new_qp(IBV_QPT_RC);
+		good[i] = new_qp(IBV_QPT_RC, NULL);
 	for (int i = 0; i < 2; i++)
 		connect_qp(good[i], good[!i]->qp_num, IBV_QPT_RC);
 	memset(memory, 0xa5, sizeof(memory));
@@ -229,7 +248,8 @@ static void fake_open(enum ibv_qp_type type)
 				 .recv_sge = FAKE_SGE,
 				 .has_reply = true,
 				 .domain = 1,
-				 .has_srq = type == IBV_QPT_XRC_RECV,
+				 .has_srq = type == IBV_QPT_XRC_RECV ||
+					    wrong & 2,
 				 .state = IBV_QPS_RTS,
 				 .gen = 1,
 				 .pd = pd->handle };
@@ -249,19 +269,27 @@ static void fake_close(void)
  * the head past it. */
 static void write_message(struct ibv_qp *qp)
 {
-	struct x_msg m = { .op = (uint8_t)take(1),
+	struct x_msg m = { .op = (uint8_t)(take(1) % (MSG_REPLY + 2)),
 			   .flags = (uint8_t)take(1),
 			   .length = take(2),
 			   .src_qpn = fake.x->type == IBV_QPT_XRC_SEND
 					  ? srq_num
 					  : fake.x->qpn,
 			   .qkey = 1 };
-	uint32_t kind = take(1);
+	uint32_t kind = take(1), more = take(1);
 
 	m.total = kind & 1 ? take(4) : m.length;
 	m.imm = kind & 64 ? mw->rkey : kind & 2 ? take(4) : 0;
 	m.qkey = kind & 4 ? mr->rkey : kind & 8 ? take(4) : 1;
 	m.addr = kind & 16 ? (uintptr_t)memory + EDGE + take(2) - 64 : take(4);
+	if (more & 1) { /* through the window, or beside it */
+		m.qkey = door->rkey;
+		m.addr = (uintptr_t)walled + more / 2;
+	}
+	if (more & 2 && kind & 64)
+		m.imm = door->rkey;
+	if (more & 4 && fake.x->type == IBV_QPT_UD)
+		m.addr = (uint64_t)mcast_hash(group.raw) << 32 | MCAST_INDEX << 8;
 	uint8_t *ring = (uint8_t *)fake.x + export_ring_offset(&fake_shape);
 	m.stamp =
 	    kind & 128 ? (uint16_t)take(2) : msg_stamp(fake.head, FAKE_RING);
@@ -341,9 +369,11 @@ static void post_receive(struct ibv_qp *qp)
 				  .num_sge = 1 };
 	struct ibv_recv_wr *bad;
 
-	if (wr.wr_id != UINT64_MAX && (qp->qp_type == IBV_QPT_XRC_RECV
-					   ? rdma_post_srq_recv(srq, &wr, &bad)
-					   : rdma_post_recv(qp, &wr, &bad)))
+	struct ibv_srq *from = qp->qp_type == IBV_QPT_XRC_RECV ? srq : qp->srq;
+
+	if (wr.wr_id != UINT64_MAX &&
+	    (from ? rdma_post_srq_recv(from, &wr, &bad)
+		  : rdma_post_recv(qp, &wr, &bad)))
 		posted[wr.wr_id] = 0;
 }
 
@@ -432,11 +462,19 @@ static void write_directory(void)
 	m->qpn = take(1) & 1 ? fake.x->qpn : take(4);
 }
 
+/* An event at the next receive that is taken, or later. */
+static void set_limit(void)
+{
+	struct ibv_srq_attr a = { .srq_limit = take(1) % 4 };
+	int err = rdma_modify_srq(basic, &a, IBV_SRQ_LIMIT);
+
+	assert(!err);
+}
+
 static void mend_directory(void)
 {
 	struct x_srq *q = &self_current->dir->srq[srq_num % N_SRQS];
 
-	memset(self_current->dir->mcast, 0, sizeof(self_current->dir->mcast));
 	q->cq = container_of(cq, struct cq, cq)->idx;
 	q->pd = pd->handle;
 	q->domain = 1;
@@ -446,7 +484,7 @@ static void mend_directory(void)
 static void run_script(struct ibv_qp *qp, struct ibv_ah *ah)
 {
 	while (script.at < script.end) {
-		switch (take(1) % 10) {
+		switch (take(1) % 11) {
 		case 0:
 		case 1:
 			write_message(qp);
@@ -471,6 +509,9 @@ static void run_script(struct ibv_qp *qp, struct ibv_ah *ah)
 			break;
 		case 8:
 			write_directory();
+			break;
+		case 9:
+			set_limit();
 			break;
 		default:
 			poll_some();
@@ -512,12 +553,62 @@ static void check_guards(void)
 }
 
 /* Receives that nobody took would be found by the next script. */
-static void drain_shared(void)
+static void drain_shared(struct ibv_srq *from)
 {
 	struct rwqe none;
 
-	while (srq_take(container_of(srq, struct srq, srq), &none))
+	while (srq_take(container_of(from, struct srq, srq), &none))
 		;
+}
+
+/* The door, as a request that is executed at once.  Datagrams have no windows. */
+static void open_door(struct ibv_qp *qp)
+{
+	struct ibv_send_wr *bad, wr = { .wr_id = new_id(),
+					.opcode = IBV_WR_BIND_MW };
+
+	door = rdma_alloc_mw(pd, IBV_MW_TYPE_2);
+	memset(walled, 0x5a, sizeof(walled));
+	wr.bind_mw.mw = door;
+	wr.bind_mw.rkey = door->rkey = ibv_inc_rkey(door->rkey);
+	wr.bind_mw.bind_info = (struct ibv_mw_bind_info){
+		walled_mr, (uintptr_t)walled + WALL, WALL,
+		IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC
+	};
+	if (qp->qp_type == IBV_QPT_XRC_RECV || rdma_post_send(qp, &wr, &bad))
+		posted[wr.wr_id] = 0;
+}
+
+/* As write_message(): all of the walled region, by the door's key. */
+static void push_the_door(uint32_t rkey)
+{
+	uint8_t *ring = (uint8_t *)fake.x + export_ring_offset(&fake_shape);
+	struct x_msg m = { .op = MSG_WRITE,
+			   .flags = MSG_FIRST | MSG_LAST,
+			   .length = WALL,
+			   .total = WALL,
+			   .qkey = rkey,
+			   .addr = (uintptr_t)walled + WALL,
+			   .stamp = msg_stamp(fake.head, FAKE_RING) };
+
+	memcpy(ring + fake.head % FAKE_RING / RING_LINE * RING_LINE, &m,
+	       sizeof(m));
+	fake.head += sizeof(m) + WALL;
+}
+
+static void shut_door(void)
+{
+	uint8_t was[sizeof(walled)];
+	uint32_t rkey = door->rkey;
+	int err = rdma_dealloc_mw(door);
+
+	assert(!err);
+	memcpy(was, walled, sizeof(was));
+	push_the_door(rkey);
+	poll_some();
+	assert(!memcmp(was, walled, sizeof(was))); /* I5 */
+	for (size_t i = 0; i < WALL; i++)
+		assert(walled[i] == 0x5a && walled[2 * WALL + i] == 0x5a);
 }
 
 static void drop_events(void)
@@ -545,8 +636,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 		begin();
 	script.at = data;
 	script.end = data + n;
-	enum ibv_qp_type type = types[take(1) % 6];
-	struct ibv_qp *qp = new_qp(type);
+	uint32_t kind = take(1);
+	enum ibv_qp_type type = types[kind % 6];
+	bool shares = kind & 128 && type != IBV_QPT_XRC_SEND;
+	struct ibv_qp *qp = new_qp(type, shares ? basic : NULL);
 	fake_open(type == IBV_QPT_XRC_SEND   ? IBV_QPT_XRC_RECV
 		  : type == IBV_QPT_XRC_RECV ? IBV_QPT_XRC_SEND
 					     : type);
@@ -556,19 +649,27 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	device_gid(0, &to.grh.dgid, NULL);
 	struct ibv_ah *ah = rdma_create_ah(pd, &to);
 	mw = rdma_alloc_mw(pd, IBV_MW_TYPE_2);
+	open_door(qp);
+	if (type == IBV_QPT_UD && kind & 64)
+		(void)!rdma_attach_mcast(qp, &group, 0);
 	run_script(qp, ah);
 	poll_some();
+	shut_door();
 	rdma_destroy_ah(ah);
 	int err = rdma_dealloc_mw(mw);
-	err |= rdma_dereg_mr(mr); /* I4 */
+	err |= rdma_dereg_mr(mr) | rdma_dereg_mr(walled_mr); /* I4 */
 	assert(!err);
 	register_memory();
 	drop_events();
-	rdma_destroy_qp(qp);
+	(void)!rdma_detach_mcast(qp, &group, 0); /* the script may have, too */
+	memset(self_current->dir->mcast, 0, sizeof(self_current->dir->mcast));
+	err = rdma_destroy_qp(qp);
+	assert(!err);
 	fake_close();
 	check_healthy();
 	check_guards();
-	drain_shared();
+	drain_shared(srq);
+	drain_shared(basic);
 	mend_directory();
 	memset(posted, 0, sizeof(posted));
 	n_posted = 0;

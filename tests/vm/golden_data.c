@@ -190,9 +190,10 @@ static void keys(const char *name, enum ibv_wr_opcode op)
 		 name);
 	outcome(text, &a, 1, &b, 0);
 	begin(IBV_QPT_RC);
-	uint32_t rkey = b.mr->rkey;
+	struct ibv_mr gone = *b.mr;
 	CHECK(!ibv_dereg_mr(b.mr));
-	CHECK(!remote(op, 0, rkey, 8));
+	b.mr = &gone;
+	CHECK(!remote(op, 0, gone.rkey, 8));
 	snprintf(text, sizeof(text), "RC %s, the region is gone", name);
 	outcome(text, &a, 1, &b, 0);
 	begin(IBV_QPT_RC);
