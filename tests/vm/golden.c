@@ -274,7 +274,7 @@ struct ibv_qp_attr right_attributes(struct end *e, enum ibv_qp_type type,
 	bool rc = type == IBV_QPT_RC, ud = type == IBV_QPT_UD;
 
 	CHECK(!ibv_query_gid(e->ctx, 1, gid_index, &a.ah_attr.grh.dgid));
-	a.dest_qp_num = e->qp->qp_num;
+	a.dest_qp_num = e->qp ? e->qp->qp_num : 0;
 	a.alt_ah_attr = a.ah_attr;
 	*mask = IBV_QP_STATE;
 	if (from == IBV_QPS_RESET && to == IBV_QPS_INIT)

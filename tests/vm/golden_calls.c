@@ -30,6 +30,7 @@ void calls_busy(void)
 	said("shared queue with a queue pair, destroyed", ibv_destroy_srq(srq));
 	CHECK(!ibv_destroy_qp(with_srq));
 	CHECK(!ibv_destroy_qp(e.qp));
+	e.qp = NULL;
 	said("domain with a shared queue and a region, deallocated",
 	     ibv_dealloc_pd(e.pd));
 	CHECK(!ibv_destroy_srq(srq));
