@@ -130,7 +130,8 @@ int rdma_detach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid,
 
 	if (!may_attach(qp, gid))
 		return EINVAL;
-	lock_get(&qp->lock); /* a thread that receives has looked the group up */
+	lock_get(
+	    &qp->lock); /* a thread that receives has looked the group up */
 	was_member = leave(self_current, qp, gid);
 	lock_put(&qp->lock);
 	if (was_member)

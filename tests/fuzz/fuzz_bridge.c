@@ -113,8 +113,7 @@ int wire_open(void) { return 0; }
 bool wire_flow(const union ibv_gid *sgid, const union ibv_gid *dgid,
 	       struct roce_flow *f)
 {
-	*f = (struct roce_flow){ .src_port = ROCE_PORT,
-				 .dst_port = ROCE_PORT };
+	*f = (struct roce_flow){ .src_port = ROCE_PORT, .dst_port = ROCE_PORT };
 	memcpy(f->src, sgid->raw + 12, 4);
 	memcpy(f->dst, dgid->raw + 12, 4);
 	return true;
@@ -282,8 +281,8 @@ static void hear(struct id *id)
 	int err;
 
 	while (!(err = msg_recv(id->sock, &m))) {
-		bool is_others = m.p.private_len &&
-				 m.p.private_data[0] == OF_OTHER;
+		bool is_others =
+		    m.p.private_len && m.p.private_data[0] == OF_OTHER;
 
 		assert(!id->is_peers || !is_others); /* I2 */
 		id->n_rep += m.kind == MSG_REP;
@@ -366,11 +365,10 @@ static void end_all(void)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static void (*const steps[])(void) = { well_formed, well_formed,
-					       any_datagram, connect_id,
-					       accept_id,    say,
-					       say,          end_id,
-					       pass_time,    hear_all };
+	static void (*const steps[])(void) = {
+		well_formed, well_formed, any_datagram, connect_id, accept_id,
+		say,         say,         end_id,       pass_time,  hear_all
+	};
 
 	if (!bridge)
 		begin();

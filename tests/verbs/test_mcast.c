@@ -257,10 +257,8 @@ static void test_leaver(void)
 }
 
 static const struct test tests[] = {
-	{ "members", test_members },
-	{ "self", test_self },
-	{ "late", test_late },
-	{ "leaver", test_leaver },
+	{ "members", test_members }, { "self", test_self },
+	{ "late", test_late },       { "leaver", test_leaver },
 	{ "calls", test_calls }, /* leaves no room for groups */
 };
 
