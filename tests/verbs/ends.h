@@ -132,6 +132,22 @@ static inline void end_connect(struct end *e, const struct address *to)
 				 IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
+/* A queue pair of datagrams. */
+static inline void end_ready(struct end *e, uint32_t qkey)
+{
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT,
+				 .port_num = 1,
+				 .qkey = qkey };
+
+	CHECK(!ibv_modify_qp(e->qp, &a,
+			     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+				 IBV_QP_QKEY));
+	a.qp_state = IBV_QPS_RTR;
+	CHECK(!ibv_modify_qp(e->qp, &a, IBV_QP_STATE));
+	a.qp_state = IBV_QPS_RTS;
+	CHECK(!ibv_modify_qp(e->qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN));
+}
+
 static inline int post_recv(struct end *e, uint64_t id, uint32_t length)
 {
 	struct ibv_sge sge = { (uintptr_t)e->buf, length, e->mr->lkey };

@@ -19,21 +19,6 @@
 
 #define QKEY 7
 
-static void to_rts(struct end *e)
-{
-	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT,
-				 .port_num = 1,
-				 .qkey = QKEY };
-
-	CHECK(!ibv_modify_qp(e->qp, &a,
-			     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-				 IBV_QP_QKEY));
-	a.qp_state = IBV_QPS_RTR;
-	CHECK(!ibv_modify_qp(e->qp, &a, IBV_QP_STATE));
-	a.qp_state = IBV_QPS_RTS;
-	CHECK(!ibv_modify_qp(e->qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN));
-}
-
 /* The ring ends with its process, so that stays until @till says that all is read. */
 static void child_sends(uint32_t qpn, int till)
 {
@@ -41,7 +26,7 @@ static void child_sends(uint32_t qpn, int till)
 	char byte;
 
 	end_open(&e, IBV_QPT_UD);
-	to_rts(&e);
+	end_ready(&e, QKEY);
 	struct ibv_ah_attr to = { .port_num = 1, .is_global = 1 };
 	CHECK(!ibv_query_gid(e.ctx, 1, 0, &to.grh.dgid));
 	struct ibv_ah *ah = ibv_create_ah(e.pd, &to);
@@ -119,7 +104,7 @@ int main(void)
 		child_sends(qpn, ready[0]);
 	}
 	end_open(&e, IBV_QPT_UD);
-	to_rts(&e);
+	end_ready(&e, QKEY);
 	post_recv(&e, 1, 100);
 	CHECK(write(ready[1], &e.qp->qp_num, sizeof(qpn)) == sizeof(qpn));
 	hang_up(&e, stop_at_greeting(pid));

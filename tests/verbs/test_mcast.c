@@ -25,25 +25,10 @@ static union ibv_gid group(const char *address)
 	return gid;
 }
 
-static void end_ready(struct end *e)
-{
-	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT,
-				 .port_num = 1,
-				 .qkey = QKEY };
-
-	CHECK(!ibv_modify_qp(e->qp, &a,
-			     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-				 IBV_QP_QKEY));
-	a.qp_state = IBV_QPS_RTR;
-	CHECK(!ibv_modify_qp(e->qp, &a, IBV_QP_STATE));
-	a.qp_state = IBV_QPS_RTS;
-	CHECK(!ibv_modify_qp(e->qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN));
-}
-
 static void ready(struct end *e)
 {
 	end_open(e, IBV_QPT_UD);
-	end_ready(e);
+	end_ready(e, QKEY);
 	CHECK(!post_recv(e, 1, BUF));
 }
 
@@ -155,7 +140,7 @@ static void test_self(void)
 		.create_flags = IBV_QP_CREATE_BLOCK_SELF_MCAST_LB
 	};
 	CHECK((b.qp = ibv_create_qp_ex(b.ctx, &init)));
-	end_ready(&b);
+	end_ready(&b, QKEY);
 	CHECK(!post_recv(&b, 1, BUF) && !post_recv(&a, 1, BUF));
 	CHECK(!ibv_attach_mcast(b.qp, &gid, 0));
 	send_to(&b, &gid, 't');
