@@ -205,16 +205,16 @@ def groups(hosts, group, addresses):
         return good
 
 
-def windows(hosts):
-    """Memory windows that another host writes through, and keys that it withdraws."""
-    program = os.path.join(programs.BUILD, "tests", "far_windows")
+def test_program(hosts, name, port):
+    """A program of ours that has both ends of a test."""
+    program = os.path.join(programs.BUILD, "tests", name)
     with tempfile.TemporaryDirectory() as folder:
-        server = hosts.start(0, folder, "server", [program, "18690"])
-        hosts.wait_listening(0, 18690, server)
-        client = hosts.start(1, folder, "client", [program, "18690", A])
+        server = hosts.start(0, folder, "server", [program, str(port)])
+        hosts.wait_listening(0, port, server)
+        client = hosts.start(1, folder, "client", [program, str(port), A])
         status = [finish(client), finish(server)]
         good = status == [0, 0]
-        print("%-4s memory windows" % ("ok" if good else "FAIL"), flush=True)
+        print("%-4s %s" % ("ok" if good else "FAIL", name), flush=True)
         if not good:
             print("  status", status)
             show(folder)
@@ -340,7 +340,8 @@ def main():
             good &= connects(hosts, row, 18650 + i)
         good &= groups(hosts, "239.86.1.2", (A, B))
         good &= groups(hosts, "ff0e::8601", ("fd99::1", "fd99::2"))
-        good &= windows(hosts)
+        good &= test_program(hosts, "far_windows", 18690)
+        good &= test_program(hosts, "far_xrc", 18691)
         good &= refused(hosts)
         good &= shared_port(hosts)
         good &= decoded(hosts)

@@ -7,9 +7,7 @@
  * One sender, one receiving queue pair, and two shared receive queues of its domain, each
  * with a completion queue of its own.
  */
-#include <fcntl.h>
-
-#include "ends.h"
+#include "xrc.h"
 
 struct two {
 	struct end a; /* the sender; its queue pair is RC's, unused */
@@ -20,134 +18,41 @@ struct two {
 	uint32_t num[2];
 };
 
-static struct ibv_xrcd *open_xrcd(struct ibv_context *c, int fd, int oflags)
+/* Both are here. */
+static void meet(struct ibv_context *c, struct ibv_qp *recv,
+		 struct ibv_qp *send)
 {
-	struct ibv_xrcd_init_attr init = {
-		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
-		.fd = fd,
-		.oflags = oflags
-	};
+	union ibv_gid gid;
 
-	return ibv_open_xrcd(c, &init);
-}
-
-static struct ibv_srq *new_srq(struct ibv_pd *pd, struct ibv_xrcd *xrcd,
-			       struct ibv_cq *cq)
-{
-	struct ibv_srq_init_attr_ex init = {
-		.attr = { .max_wr = 8, .max_sge = 1 },
-		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
-			     IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ,
-		.srq_type = IBV_SRQT_XRC,
-		.pd = pd,
-		.xrcd = xrcd,
-		.cq = cq
-	};
-
-	return ibv_create_srq_ex(pd->context, &init);
-}
-
-static struct ibv_qp *new_recv(struct ibv_context *c, struct ibv_xrcd *xrcd)
-{
-	struct ibv_qp_init_attr_ex init = { .qp_type = IBV_QPT_XRC_RECV,
-					    .comp_mask = IBV_QP_INIT_ATTR_XRCD,
-					    .xrcd = xrcd };
-
-	return ibv_create_qp_ex(c, &init);
-}
-
-static void modify(struct ibv_context *c, struct ibv_qp *qp, uint32_t peer)
-{
-	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT,
-				 .port_num = 1,
-				 .qp_access_flags = REMOTE };
-	int is_recv = qp->qp_type == IBV_QPT_XRC_RECV;
-
-	CHECK(!ibv_modify_qp(qp, &a,
-			     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-				 IBV_QP_ACCESS_FLAGS));
-	a = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTR,
-				  .path_mtu = IBV_MTU_1024,
-				  .dest_qp_num = peer,
-				  .max_dest_rd_atomic = 1,
-				  .min_rnr_timer = 1,
-				  .ah_attr = { .is_global = 1,
-					       .port_num = 1 } };
-	CHECK(!ibv_query_gid(c, 1, 0, &a.ah_attr.grh.dgid));
-	CHECK(!ibv_modify_qp(
-	    qp, &a,
-	    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-		IBV_QP_RQ_PSN |
-		(is_recv ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER
-			 : 0)));
-	a = (struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS,
-				  .timeout = 10,
-				  .retry_cnt = 2,
-				  .rnr_retry = 1,
-				  .max_rd_atomic = 1 };
-	CHECK(
-	    !ibv_modify_qp(qp, &a,
-			   IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_SQ_PSN |
-			       (is_recv ? 0
-					: IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-					      IBV_QP_MAX_QP_RD_ATOMIC)));
+	CHECK(!ibv_query_gid(c, 1, GID_INDEX, &gid));
+	connect_xrc(recv, send->qp_num, &gid);
+	connect_xrc(send, recv->qp_num, &gid);
 }
 
 static void two_open(struct two *t)
 {
 	end_open(&t->a, IBV_QPT_RC);
 	struct ibv_context *c = t->a.ctx;
-	struct ibv_qp_init_attr init = { .send_cq = t->a.cq,
-					 .cap = { 8, 0, 1, 0, 64 },
-					 .qp_type = IBV_QPT_XRC_SEND,
-					 .sq_sig_all = 1 };
-
 	CHECK((t->xrcd = open_xrcd(c, -1, O_CREAT)));
 	CHECK((t->recv = new_recv(c, t->xrcd)));
-	CHECK((t->send = ibv_create_qp(t->a.pd, &init)));
+	CHECK((t->send = new_send(t->a.pd, t->a.cq)));
 	for (int i = 0; i < 2; i++) {
 		CHECK((t->cq[i] = ibv_create_cq(c, 8, NULL, NULL, 0)));
 		CHECK((t->srq[i] = new_srq(t->a.pd, t->xrcd, t->cq[i])));
 		CHECK(!ibv_get_srq_num(t->srq[i], &t->num[i]));
 	}
-	modify(c, t->recv, t->send->qp_num);
-	modify(c, t->send, t->recv->qp_num);
+	meet(c, t->recv, t->send);
 }
 
 static int request(struct two *t, enum ibv_wr_opcode op, uint32_t srqn,
 		   uint32_t length, const struct address *to)
 {
-	struct ibv_sge sge = { (uintptr_t)t->a.buf, length, t->a.mr->lkey };
-	struct ibv_send_wr *bad,
-	    wr = { .wr_id = 7, .sg_list = &sge, .num_sge = 1, .opcode = op };
-
-	wr.qp_type.xrc.remote_srqn = srqn;
-	if (op == IBV_WR_ATOMIC_FETCH_AND_ADD) {
-		wr.wr.atomic.rkey = to->rkey;
-		wr.wr.atomic.remote_addr = to->addr;
-		wr.wr.atomic.compare_add = 5;
-	} else if (to) {
-		wr.wr.rdma.rkey = to->rkey;
-		wr.wr.rdma.remote_addr = to->addr;
-	}
-	return ibv_post_send(t->send, &wr, &bad);
+	return ask_xrc(&t->a, t->send, op, srqn, length, to);
 }
 
 static void receive(struct two *t, int i, uint64_t id, uint32_t length)
 {
-	struct ibv_sge sge = { (uintptr_t)t->a.buf + BUF / 2, length,
-			       t->a.mr->lkey };
-	struct ibv_recv_wr *bad,
-	    wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1 };
-
-	CHECK(!ibv_post_srq_recv(t->srq[i], &wr, &bad));
-}
-
-static struct ibv_wc next_of(struct ibv_cq *cq)
-{
-	struct end e = { .cq = cq };
-
-	return next(&e);
+	receive_xrc(&t->a, t->srq[i], id, length);
 }
 
 /* Each message is complete where the queue that it names says. */
@@ -196,15 +101,10 @@ static void test_one_end(void)
 	struct ibv_cq_init_attr_ex init = { .cqe = 8 };
 	struct ibv_cq_ex *ex = ibv_create_cq_ex(t.a.ctx, &init);
 	CHECK(ex && !ibv_destroy_qp(t.send));
-	struct ibv_qp_init_attr sends = { .send_cq = ibv_cq_ex_to_cq(ex),
-					  .cap = { 8, 0, 1, 0, 64 },
-					  .qp_type = IBV_QPT_XRC_SEND,
-					  .sq_sig_all = 1 };
-	CHECK((t.send = ibv_create_qp(t.a.pd, &sends)));
+	CHECK((t.send = new_send(t.a.pd, ibv_cq_ex_to_cq(ex))));
 	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
 	CHECK(!ibv_modify_qp(t.recv, &reset, IBV_QP_STATE));
-	modify(t.a.ctx, t.recv, t.send->qp_num);
-	modify(t.a.ctx, t.send, t.recv->qp_num);
+	meet(t.a.ctx, t.recv, t.send);
 	receive(&t, 0, 1, 8);
 	CHECK(!request(&t, IBV_WR_SEND, t.num[0], 8, NULL));
 	struct ibv_poll_cq_attr none = { 0 };
@@ -352,8 +252,7 @@ static void test_domains(void)
 	CHECK(!ibv_destroy_qp(t.recv));
 	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
 	CHECK(!ibv_modify_qp(t.send, &reset, IBV_QP_STATE));
-	modify(c, qp, t.send->qp_num);
-	modify(c, t.send, qp->qp_num);
+	meet(c, qp, t.send);
 	struct ibv_srq *old = t.srq[0];
 	t.srq[0] = srq;
 	receive(&t, 0, 12, 8);
