@@ -10,6 +10,10 @@ connection: a doorbell.  The supervisor holds that call, and the far end's close
 other end has done its part.  So the byte arrives at the worst moments: when the far end has
 closed, and between its last look at the socket and close().  In each case the new program reads
 all bytes, and then the end of the stream.
+
+Or the far end reads, and finds no doorbell.  The supervisor holds the call in which it looks
+whether the connection has ended, until the doorbell has come, and the new program's bytes and its
+end.  Then the far end, or the program that it executes, reads these bytes and no others.
 """
 import contextlib
 import os
@@ -21,6 +25,7 @@ import held_calls
 
 FAR_FD, NEAR_FD = 77, 78
 UNREAD = b"unread" * 250
+SAID = b"said" * 25
 BELL_FLAGS = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 
 
@@ -31,6 +36,8 @@ def all_of(conn):
     try:
         while data := conn.recv(4096):
             n += len(data)
+            if b"\0" in data:
+                return "%d, a doorbell among them" % n
         return "%d, end" % n
     except OSError as e:
         return "%d, %s" % (n, e.strerror)
@@ -49,6 +56,11 @@ def far(ctl):
         elif word == "look":
             with contextlib.suppress(BlockingIOError):
                 conn.recv(1, socket.MSG_DONTWAIT)
+        elif word == "read":
+            ctl.send(all_of(conn).encode())
+            continue
+        elif word == "exec":
+            execute(ctl, FAR_FD)
         else:
             conn.close()
         ctl.send(b"done")
@@ -64,14 +76,23 @@ def near(ctl):
             conn.shutdown(socket.SHUT_WR)
             ctl.send(b"done")
         else:
-            os.execv(sys.executable, [sys.executable, os.path.abspath(__file__), "after",
-                                      str(ctl.fileno()), "fd=%d" % NEAR_FD])
+            execute(ctl, NEAR_FD)
+
+
+def execute(ctl, fd):
+    os.execv(sys.executable, [sys.executable, os.path.abspath(__file__), "after",
+                              str(ctl.fileno()), "fd=%d" % fd])
 
 
 def after(ctl):
+    conn = socket.socket(fileno=int(sys.argv[3][len("fd="):]))
     ctl.send(b"started")
-    ctl.recv(100)
-    ctl.send(all_of(socket.socket(fileno=NEAR_FD)).encode())
+    if ctl.recv(100) == b"read":
+        ctl.send(all_of(conn).encode())
+        return
+    conn.send(SAID)
+    conn.close()
+    ctl.send(b"done")
 
 
 # --- the order of things ---
@@ -109,6 +130,33 @@ def one(run, before, meanwhile, in_close):
     return got, rings
 
 
+def read_late(run, how):
+    """@how: what the far end does when the doorbell has been counted.
+    Return: what is read there."""
+    far_end = held_calls.End(run, __file__, "far", held_calls.SYS_POLL, {1: 1, 2: 0})
+    near_end = held_calls.End(run, __file__, "near", held_calls.SYS_SENDTO,
+                              {2: 1, 3: BELL_FLAGS})
+    near_end.tell(far_end.answer())
+    assert near_end.answer() == "moved"
+    near_end.is_armed = True
+    near_end.tell("exec")
+    rings = near_end.is_held()
+    far_end.is_armed = True
+    far_end.tell(how)
+    looks = not run.is_kernel and far_end.is_held()
+    near_end.release()
+    assert near_end.answer() == "started"
+    assert near_end.do("say") == "done"
+    far_end.release()
+    got = far_end.answer()
+    if how == "exec":
+        assert got == "started"
+        got = far_end.do("read")
+    near_end.end()
+    far_end.end()
+    return got, rings and looks
+
+
 # before, meanwhile, in_close
 ORDERS = [([("near", "shut"), ("far", "send")], [], False),
           ([("near", "shut"), ("far", "send"), ("far", "shut")], [], True),
@@ -132,6 +180,11 @@ def main():
         run.need(got == expected, "%s expected" % expected)
         if not run.is_kernel:  # or the test proves nothing
             run.need(rings != (("near", "shut") in before), said)
+    for how in "read", "exec":
+        got, is_late = read_late(run, how)
+        print("%s: %s" % (how, got), flush=True)
+        run.need(got == "%d, end" % len(SAID), "%d, end expected" % len(SAID))
+        run.need(is_late != run.is_kernel, "no doorbell was late")
     if not run.is_kernel:
         total = harness.sum_stats(harness.read_stats(run.stats))
         run.need(total["n_fallbacks"] >= len(ORDERS), "too few fell back")

@@ -205,6 +205,22 @@ void anchor_drain(struct sock *sk, int fd)
 	errno = saved;
 }
 
+/* The same, for who reads what comes behind them.  False: some that were counted are still to
+ * come.  The peer may have died in between, or its kernel may have dropped them: behind the
+ * connection's end none comes.  But what came just before that end is there by now. */
+bool anchor_drain_all(struct sock *sk, int fd)
+{
+	anchor_drain(sk, fd);
+	if (likely(shm_of(sk)->bells_drained == load_acq(&shm_peer(sk)->bells)))
+		return true;
+	if (load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN)
+		anchor_ask(sk, fd);
+	if (load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN)
+		return false;
+	anchor_drain(sk, fd);
+	return true;
+}
+
 /*
  * A process has been killed while it rang, or discarded doorbells.  All bytes that our TCP
  * has sent since the stream went to the ring are doorbells, and all that were read from it

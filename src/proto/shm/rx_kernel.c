@@ -170,17 +170,6 @@ COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c, size_t want,
 	}
 }
 
-/* Are there doorbells that were counted and have not come?  The peer may have died in
- * between, or its kernel may have dropped them: behind the connection's end none comes. */
-static bool doorbells_come(struct sock *sk, int fd)
-{
-	if (likely(shm_of(sk)->bells_drained == load_acq(&shm_peer(sk)->bells)))
-		return false;
-	if (load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN)
-		anchor_ask(sk, fd);
-	return load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN;
-}
-
 /* After a BACK mark, drop the doorbells; then the kernel takes over. */
 ssize_t rx_back(struct sock *sk, int fd, struct iov_cursor *c, size_t want,
 		int flags)
@@ -189,8 +178,7 @@ ssize_t rx_back(struct sock *sk, int fd, struct iov_cursor *c, size_t want,
 	struct msghdr msg = { .msg_iov = iov,
 			      .msg_iovlen = cursor_rest(c, iov, want) };
 
-	anchor_drain(sk, fd);
-	if (!shm_w(sk)->fell_back && doorbells_come(sk, fd))
+	if (!shm_w(sk)->fell_back && !anchor_drain_all(sk, fd))
 		return -EAGAIN;
 	ssize_t r = nocancel_recvmsg(fd, &msg, flags | MSG_DONTWAIT);
 	if (r <= 0)

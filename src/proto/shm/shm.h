@@ -322,6 +322,7 @@ void anchor_silence(struct sock *sk);
 bool shm_repair(struct sock *sk, int fd); /* see sock_ops.repair */
 void anchor_back(struct sock *sk, int fd);
 void anchor_drain(struct sock *sk, int fd);
+bool anchor_drain_all(struct sock *sk, int fd);
 /* Nothing is rung.  If the anchor has bytes all the same, the peer breaks the protocol. */
 void anchor_not_rung(struct sock *sk, int fd);
 void anchor_ask(struct sock *sk, int fd); /* sets sk->w->anchor_end */

@@ -180,17 +180,13 @@ static int stash_ring(struct sock *sk, struct stash *st, uint32_t cut)
 static void sync_bells(struct sock *sk, int fd, struct stash *st,
 		       uint64_t until_ns)
 {
-	uint32_t due;
-
-	do {
-		anchor_drain(sk, fd);
-		due =
+	while (!anchor_drain_all(sk, fd)) {
+		if (!st->n_gap && await_bytes(fd, until_ns))
+			continue;
+		st->n_skip =
 		    load_acq(&shm_peer(sk)->bells) - shm_of(sk)->bells_drained;
-		anchor_ask(sk, fd);
-		if (load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN)
-			return; /* behind its end nothing comes */
-	} while (due && !st->n_gap && await_bytes(fd, until_ns));
-	st->n_skip = due;
+		return;
+	}
 }
 
 /* All of it is in the peer's socket, or nearly so: the end of the stream comes by TCP, too. */
