@@ -189,7 +189,8 @@ print(ok and s.recv(10) == b"now" and "heard" or events, flush=True)
 """
 ANSWERS = """
 import socket, sys
-l = socket.create_server((sys.argv[1], int(sys.argv[2])))
+l = socket.create_server((sys.argv[1], int(sys.argv[2])),
+                         family=socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET)
 print("listens", flush=True)
 c = l.accept()[0]
 got = b""
@@ -308,13 +309,13 @@ except OSError as why:
 """
 
 
-def killed(world, osf):
+def killed(world, osf, host):
     world.next_port += 1
     port = str(world.next_port)
-    far = world.start("a", [PYTHON, "-c", ANSWERS, "10.9.0.1", port], False,
+    far = world.start("a", [PYTHON, "-c", ANSWERS, host, port], False,
                       stdin=subprocess.PIPE)
     heard(far)
-    near = world.start("b", [PYTHON, "-c", KILLED, "10.9.0.1", port], osf,
+    near = world.start("b", [PYTHON, "-c", KILLED, host, port], osf,
                        stdin=subprocess.PIPE)
     if osf:
         wait_moved(world, "b")
@@ -322,7 +323,7 @@ def killed(world, osf):
     expect(near, "sleeps")
     if osf and not ports(world, "b")["vb"]:
         fail("has gone back")
-    sh(world, "b", "ss -K dst 10.9.0.1 dport = :" + port)
+    sh(world, "b", "ss -K dst [%s] dport = :%s" % (host, port))
     ends = [heard(near) for _ in range(4)]
     say(far)
     far_end = heard(far)
@@ -331,16 +332,16 @@ def killed(world, osf):
     return ends, far_end
 
 
-def ss_kills(world):
-    kernel = killed(world, False)
+def ss_kills(world, host):
+    kernel = killed(world, False, host)
     if kernel[0][0] != "Software caused connection abort":
         print("this kernel has no ss -K: %s" % (kernel,))
         return
-    ours = killed(world, True)
+    ours = killed(world, True, host)
     if ours != kernel:
         fail("ss -K: the kernel's %s, ours %s" % (kernel, ours))
     wait_until("nothing is steered", lambda: ports(world, "b")["vb"] == 0)
-    print("ss -K: %s, and the peer: %s" % ours)
+    print("ss -K, %s: %s, and the peer: %s" % (host, *ours))
 
 
 # A ring that is full while its program is away, and a reset that finds no room in it.
@@ -452,7 +453,8 @@ def main():
     try:
         world.open()
         sleepers(world)
-        ss_kills(world)
+        for host in ("10.9.0.1", "fd09::1"):
+            ss_kills(world, host)
         no_route(world)
         full_ring(world)
         seed = 1
