@@ -226,7 +226,7 @@ static int on_past(struct context *c, const struct request *r)
 		refuse(&c->why, "uid %u has no port", c->client->uid);
 		return -EACCES;
 	}
-	int fd = past_page(&c->s->pasts, c->client->uid, r->past.program);
+	int fd = pasts_page(&c->s->pasts, c->client->uid, r->past.program);
 	if (fd < 0)
 		return fd;
 	c->out_fds[0] = fd;

@@ -56,7 +56,7 @@ static struct past_page *page_place(struct pasts *p, uint32_t uid)
 	return n < PASTS_PER_UID && free_one ? free_one : oldest;
 }
 
-int past_page(struct pasts *p, uint32_t uid, uint64_t program)
+int pasts_page(struct pasts *p, uint32_t uid, uint64_t program)
 {
 	struct past_page *at = page_find(p, uid, program);
 

@@ -2,7 +2,7 @@
 /*
  * osfd/past.h - a page of memory for each program of each user
  *
- *     MSG_PAST, with a number that names a command line -> past_page() -> a memfd
+ *     MSG_PAST, with a number that names a command line -> pasts_page() -> a memfd
  *
  * Processes of one user that run the same command line share a page.  They write there whether
  * their connections gained by moving, and the next process reads it (proto/tcp/past.h).  osfd keeps
@@ -33,4 +33,4 @@ struct pasts {
 
 /* Return: a descriptor that stays osfd's, -ENOSPC: other users have all pages, or another
  * negative errno */
-MUST_CHECK int past_page(struct pasts *p, uint32_t uid, uint64_t program);
+MUST_CHECK int pasts_page(struct pasts *p, uint32_t uid, uint64_t program);

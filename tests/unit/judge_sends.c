@@ -150,7 +150,7 @@ static uint64_t share(void)
 
 /* What processes of the program share; without osfd each has its own. */
 static struct past page;
-struct past *past = &page;
+struct past *past_page(void) { return &page; }
 static bool is_shared;
 
 void past_after_fork(void)

@@ -204,6 +204,8 @@ static void take_least(struct cost *to, const struct cost *c)
 
 static void note(bool pays)
 {
+	struct past *past = past_page();
+
 	store_rlx(&past->n_failed, n_failed);
 	store_rlx(&past->settles, (uint32_t)is_settled);
 	store_rlx(&past->rest_ns, rest_ns);
@@ -215,6 +217,7 @@ static void note(bool pays)
  * over for less than its next one would take, the next one is that long.  Return: it rests */
 static bool recall(uint64_t now)
 {
+	const struct past *past = past_page();
 	uint64_t until = load_rlx(&past->until_ns);
 	uint64_t next = load_rlx(&past->rest_ns);
 	uint32_t n = MIN(load_rlx(&past->n_failed), FAILED_MAX);
@@ -238,7 +241,7 @@ static void start(uint64_t now)
 {
 	if (phase != KERNEL || recall(now))
 		return;
-	if (load_rlx(&past->pays))
+	if (load_rlx(&past_page()->pays))
 		busy_ns = PATIENCE_NS;
 }
 

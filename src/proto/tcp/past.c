@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* proto/tcp/past.c - see proto/tcp/past.h */
+/*
+ * proto/tcp/past.c - see proto/tcp/past.h
+ *
+ *   R1 -> A1   which page it is   (the thread that asks osfd, and those that ask the judge)
+ */
 #include "proto/tcp/past.h"
 
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/atomic.h"
 #include "base/log.h"
 #include "base/nocancel.h"
 #include "base/program.h"
@@ -14,9 +19,10 @@
 _Static_assert(sizeof(struct past) <= PAST_BYTES, "one page");
 
 static struct past own;
-struct past *past = &own;
+static struct past *page = &own;
 
-bool past_is_shared(void) { return past != &own; }
+struct past *past_page(void) { return load_acq(&page); /* A1 */ }
+bool past_is_shared(void) { return past_page() != &own; }
 
 void past_ask(int fd)
 {
@@ -26,12 +32,12 @@ void past_ask(int fd)
 
 	if (osfd_call(fd, MSG_PAST, &r, NULL, 0, &reply, got) || got[0] < 0)
 		return;
-	void *page = mmap(NULL, PAST_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
-			  got[0], 0);
+	void *map = mmap(NULL, PAST_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED,
+			 got[0], 0);
 	nocancel_close(got[0]);
-	if (page == MAP_FAILED)
+	if (map == MAP_FAILED)
 		return;
-	past = page;
+	store_rel(&page, (struct past *)map); /* R1 */
 	log_info("a page for what moving connections gains");
 }
 

@@ -26,7 +26,8 @@ struct past {
 	uint32_t pays; /* 1: the last trial has saved much */
 };
 
-extern struct past *past; /* never NULL */
+/* Never NULL.  Any thread, at any time. */
+struct past *past_page(void);
 
 /* Has osfd been asked, and has it answered with a page? */
 bool past_is_shared(void);
