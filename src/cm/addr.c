@@ -34,6 +34,13 @@ bool addr_is_any(const union addr *a)
 		   : IN6_IS_ADDR_UNSPECIFIED(&a->in6.sin6_addr);
 }
 
+bool addr_is_loopback(const union addr *a)
+{
+	return a->sa.sa_family == AF_INET
+		   ? ntohl(a->in.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET
+		   : IN6_IS_ADDR_LOOPBACK(&a->in6.sin6_addr);
+}
+
 bool addr_is_multicast(const union addr *a)
 {
 	return a->sa.sa_family == AF_INET

@@ -24,6 +24,7 @@
 socklen_t addr_len(const union addr *a);
 bool addr_is_ip(const union addr *a);
 bool addr_is_any(const union addr *a);
+bool addr_is_loopback(const union addr *a);
 bool addr_is_multicast(const union addr *a);
 bool addr_is_equal(const union addr *a,
 		   const union addr *b); /* without ports */

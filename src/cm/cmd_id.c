@@ -62,6 +62,13 @@ int cmd_destroy_id(struct cm_call *c)
 	return call_reply(c, &out, sizeof(out), 0);
 }
 
+/* The loopback's addresses are no device's, as with the kernel, unless the device's interface is the
+ * loopback.  A program such as libfabric then takes an address that other hosts reach, too. */
+static bool names_device(const union addr *a)
+{
+	return !addr_is_any(a) && (!addr_is_loopback(a) || addr_has_gid(a));
+}
+
 static int bind_to(struct cm_id *id, const union addr *a)
 {
 	if (id->state != ID_IDLE)
@@ -76,7 +83,7 @@ static int bind_to(struct cm_id *id, const union addr *a)
 	int err = link_bind(id);
 	if (err)
 		return err;
-	id->has_device = !addr_is_any(a);
+	id->has_device = names_device(a);
 	id->state = ID_BOUND;
 	return 0;
 }

@@ -10,6 +10,8 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <rdma/rdma_user_cm.h>
@@ -100,13 +102,18 @@ static struct sockaddr_in6 at(const char *host, uint16_t port)
 	return a.in6;
 }
 
-static uint16_t port_of(int fd, uint32_t id)
+static struct rdma_ucm_query_route_resp route_of(int fd, uint32_t id)
 {
 	struct rdma_ucm_query_route_resp r = { 0 };
 	struct rdma_ucm_query c = { .response = (uintptr_t)&r, .id = id };
 
 	CHECK(!COMMAND(fd, QUERY_ROUTE, sizeof(r), c));
-	return ntohs(r.src_addr.sin6_port);
+	return r;
+}
+
+static uint16_t port_of(int fd, uint32_t id)
+{
+	return ntohs(route_of(fd, id).src_addr.sin6_port);
 }
 
 static int bind_id(int fd, uint32_t id, const char *host, uint16_t port)
@@ -388,6 +395,38 @@ static void test_ports(void)
 	CHECK(!bind_id(a, new_id(a, 5), "127.0.0.1", port));
 }
 
+/* Else the device's is the loopback. */
+static int has_other_interface(void)
+{
+	struct ifaddrs *list, *i;
+	int found = 0;
+
+	CHECK(!getifaddrs(&list));
+	for (i = list; i; i = i->ifa_next)
+		found |= i->ifa_addr && i->ifa_addr->sa_family == AF_INET &&
+			 i->ifa_flags & IFF_UP &&
+			 !(i->ifa_flags & IFF_LOOPBACK);
+	freeifaddrs(list);
+	return found;
+}
+
+/* Which addresses stand for the device.  What the kernel says of them: soft-RoCE of Linux 6.1. */
+static void test_devices(void)
+{
+	int a = cm_open();
+	uint32_t any = new_id(a, 1), loopback = new_id(a, 2), to = new_id(a, 3);
+	struct rdma_ucm_resolve_ip there = { .dst_addr = at("127.0.0.1", 9),
+					     .id = to };
+
+	CHECK(!bind_id(a, any, "0.0.0.0", 0));
+	CHECK(!route_of(a, any).node_guid && !route_of(a, any).port_num);
+	CHECK(!bind_id(a, loopback, "127.0.0.1", 0));
+	CHECK((route_of(a, loopback).node_guid == 0) == has_other_interface());
+	CHECK(!COMMAND(a, RESOLVE_IP, 0, there));
+	expect(a, ADDR_RESOLVED, 0);
+	CHECK(route_of(a, to).node_guid && route_of(a, to).port_num == 1);
+}
+
 /* A child that listens, tells the port, takes one request and does what @does says. */
 static pid_t listener_child(uint16_t *port, int accepts)
 {
@@ -605,6 +644,7 @@ static const struct test tests[] = { { "descriptor", test_descriptor },
 				     { "refused", test_refused },
 				     { "late_listener", test_late_listener },
 				     { "ports", test_ports },
+				     { "devices", test_devices },
 				     { "last_message", test_last_message },
 				     { "killed", test_killed },
 				     { "killed_client", test_killed_client },
