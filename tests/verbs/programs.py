@@ -22,6 +22,7 @@ from ports import free_port  # noqa: E402, F401, for the tests
 
 BUILD = os.environ.get("OSF_BUILD", "build")
 OSF = os.path.join(BUILD, "osf")
+LIBRSPRELOAD = glob.glob("/usr/lib/*/rsocket/librspreload.so")
 # Of one program.  perftest measures the clock's speed first, a second or two on a busy machine.
 LIMIT_S = 120
 COUNTERS = "counters" # of all programs of a folder
@@ -67,6 +68,13 @@ def wait_listening(port, process, space="tcp"):
     end = time.monotonic() + LIMIT_S
     while time.monotonic() < end and process.poll() is None and not listens(port, space):
         time.sleep(0.01)
+
+
+def preloaded(words):
+    """A command, whose first word may be "rspreload": librspreload comes first, before osf's libraries."""
+    if words[0] != "rspreload":
+        return words
+    return ["sh", "-c", 'LD_PRELOAD="$0:$LD_PRELOAD" exec "$@"', LIBRSPRELOAD[0]] + words[1:]
 
 
 def environment(counters_path, **more):

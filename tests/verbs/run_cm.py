@@ -11,7 +11,6 @@ counters of the device (OSF_RDMA_COUNTERS) say that at least the bytes or operat
 it asked for went through it.
 """
 import fnmatch
-import glob
 import os
 import shutil
 import signal
@@ -19,10 +18,9 @@ import sys
 import tempfile
 import time
 
-from programs import BUILD, LIMIT_S, counters, finish, free_port, need, own_address, show, start, wait_listening
+from programs import BUILD, LIBRSPRELOAD, LIMIT_S, counters, finish, free_port, need, own_address, preloaded, show, start, wait_listening
 
 STREAM = os.path.join(BUILD, "tests", "plain_stream")
-LIBRSPRELOAD = glob.glob("/usr/lib/*/rsocket/librspreload.so")
 TCP, UDP = 0x106, 0x111
 UDADDY_PORT = 7174 # it takes no other
 
@@ -90,10 +88,7 @@ def words(text, port, folder):
     out = [w.replace("PORT", str(port)).replace("OWN", own).replace("STREAM", STREAM)
            .replace("SOURCE", os.path.join(folder, "source"))
            .replace("TARGET", os.path.join(folder, "target")) for w in text.split()]
-    if out[0] != "rspreload":
-        return out
-    # librspreload comes first, before osf's libraries.
-    return ["sh", "-c", 'LD_PRELOAD="$0:$LD_PRELOAD" exec "$@"', LIBRSPRELOAD[0]] + out[1:]
+    return preloaded(out)
 
 
 def same_files(folder):

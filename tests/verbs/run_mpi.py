@@ -11,10 +11,17 @@ import subprocess
 import sys
 import tempfile
 
+import run_roce
 from programs import OSF, each_counters, environment, need
 
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mpi_pingpong.c")
-COMMON = ["--allow-run-as-root", "--oversubscribe", "-np", "2", "--mca", "btl", "^openib"]
+MPIRUN = ["mpirun", "--allow-run-as-root", "-np", "2", "--mca", "btl", "^openib"]
+HERE = [OSF, "run", "--"] + MPIRUN + ["--oversubscribe"]
+# mpirun starts its daemon on the other host by this instead of ssh.
+AGENT = """#!/bin/sh
+shift
+exec ip netns exec %s unshare -u sh -c 'hostname far; exec sh -c "$*"' sh "$@"
+"""
 # name, options, variables
 OVER = [
     ("libfabric", ["--mca", "pml", "cm", "--mca", "mtl", "ofi", "--mca", "mtl_ofi_provider_include", "verbs;ofi_rxm"],
@@ -31,8 +38,19 @@ def has_ucx():
     return " pml: ucx " in subprocess.run(["ompi_info"], capture_output=True, text=True, timeout=LIMIT_S).stdout
 
 
-def run(program, counters, name, options, variables):
-    got = subprocess.run([OSF, "run", "--", "mpirun"] + COMMON + options + [program],
+def between(hosts, folder):
+    """Return: the command for a rank on each host."""
+    agent = os.path.join(folder, "agent")
+    with open(agent, "w") as f:
+        f.write(AGENT % hosts.names[1])
+    os.chmod(agent, 0o755)
+    return ["ip", "netns", "exec", hosts.names[0], OSF, "run", "--"] + MPIRUN + \
+        ["-H", run_roce.A + "," + run_roce.B, "--map-by", "node", "--mca", "plm_rsh_agent", agent,
+         "--mca", "oob_tcp_if_include", "veth"]
+
+
+def run(mpirun, program, counters, name, options, variables):
+    got = subprocess.run(mpirun + options + [program],
                          env=environment(counters, **variables), capture_output=True, text=True, timeout=LIMIT_S)
     # For each process, what it has received or read.
     bytes_moved = [c["recv_bytes"] + c["read_bytes"] for c in each_counters(counters)]
@@ -50,7 +68,13 @@ def main():
         program = os.path.join(folder, "pingpong")
         subprocess.run(["mpicc", "-O1", SOURCE, "-o", program], check=True)
         cases = [o for o in OVER if o[0] != "ucx" or has_ucx()]
-        bad = [o for o in cases if not run(program, os.path.join(folder, o[0]), *o)]
+        bad = [o for o in cases if not run(HERE, program, os.path.join(folder, o[0]), *o)]
+        if os.geteuid():
+            print("not between hosts: that takes root")
+            sys.exit(1 if bad else 0)
+        with run_roce.Hosts() as hosts:
+            mpirun = between(hosts, folder)
+            bad += [o for o in cases if not run(mpirun, program, os.path.join(folder, "far-" + o[0]), "between hosts, " + o[0], *o[1:])]
         sys.exit(1 if bad else 0)
 
 

@@ -9,6 +9,7 @@ processes of a host share the UDP port, while one of them is stopped or has been
 and tshark decodes what is on the wire.
 """
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -55,6 +56,15 @@ CM = [
     ("riostream -p PORT -S 100000 -C 20", "riostream -s ADDRESS -p PORT -S 100000 -C 20", TCP, "write_bytes", 2000000),
     ("rdma_xserver -p PORT", "rdma_xclient -s ADDRESS -p PORT", TCP, "recvs", 1),
     ("ib_send_bw -R -F -n 300 -p PORT", "ib_send_bw -R -F -n 300 -p PORT ADDRESS", TCP, "recvs", 300),
+]
+# The same of libfabric, whose servers wait on a port of TCP.
+LIBFABRIC = [
+    ("fi_pingpong -p verbs -e msg -c -I 20 -B PORT", "fi_pingpong -p verbs -e msg -c -I 20 -P PORT ADDRESS", "tcp", "recv_bytes", 20 << 20),
+    ("fi_pingpong -p verbs;ofi_rxm -e rdm -c -I 10 -B PORT", "fi_pingpong -p verbs;ofi_rxm -e rdm -c -I 10 -P PORT ADDRESS", "tcp", "read_bytes", 10 << 20),
+]
+# rsockets under a program of plain sockets.
+IPERF3 = [
+    ("rspreload iperf3 -s -1 -p PORT", "rspreload iperf3 -c ADDRESS -n 4M -p PORT", TCP, "recv_bytes", 4 << 20),
 ]
 CAPTURE = """
 import socket, struct, sys
@@ -165,11 +175,14 @@ def measures(hosts, port, program, arguments, end, name, least):
 
 def connects(hosts, row, port, name="cm"):
     """Programs of rdma_cm."""
-    commands = [text.replace("PORT", str(port)).replace("ADDRESS", A).split() for text in row[:2]]
-    need(commands[0][0], "rdmacm-utils")
+    commands = [programs.preloaded(text.replace("PORT", str(port)).replace("ADDRESS", A).split()) for text in row[:2]]
+    need(commands[0][0], "rdmacm-utils, perftest")
     with tempfile.TemporaryDirectory() as folder:
         server = hosts.start(0, folder, name + "-server", commands[0])
-        hosts.wait_cm(0, 7174 if row[2] == UDP else port, row[2], server)  # udaddy takes no other port
+        if row[2] == "tcp":
+            hosts.wait_listening(0, port, server)
+        else:
+            hosts.wait_cm(0, 7174 if row[2] == UDP else port, row[2], server)  # udaddy takes no other port
         client = hosts.start(1, folder, name + "-client", commands[1])
         status = [finish(client), finish(server)]
         moved = programs.counters(folder, name + "-server")
@@ -336,7 +349,9 @@ def main():
             good &= ends_well(hosts, "pair", [program] + arguments.split(), 18500 + i, (name, least))
         for i, row in enumerate(PERFTEST):
             good &= measures(hosts, 18800 + i, *row)
-        for i, row in enumerate(CM):
+        rows = CM + (LIBFABRIC if shutil.which("fi_pingpong") else []) + \
+            (IPERF3 if programs.LIBRSPRELOAD and shutil.which("iperf3") else [])
+        for i, row in enumerate(rows):
             good &= connects(hosts, row, 18650 + i)
         good &= groups(hosts, "239.86.1.2", (A, B))
         good &= groups(hosts, "ff0e::8601", ("fd99::1", "fd99::2"))
