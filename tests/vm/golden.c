@@ -424,6 +424,7 @@ static const struct test groups[] = {
 	{ "port", calls_port },
 	{ "wrong posts", calls_posts },
 	{ "events", calls_events },
+	{ "full", calls_full },
 };
 
 static void find_gid(struct ibv_context *c)

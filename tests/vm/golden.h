@@ -93,3 +93,4 @@ void calls_ah(void);
 void calls_port(void);
 void calls_posts(void);
 void calls_events(void);
+void calls_full(void);

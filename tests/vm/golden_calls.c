@@ -414,3 +414,45 @@ void calls_events(void)
 	outcome("RC send to one in RTR", &e, 1, &b, 1);
 	events(&b, "events, one in RTR has heard its peer", 1);
 }
+
+/* As pair_up(), but @small's completions have room for three.  (Soft-RoCE makes room for a power
+ * of two less one.) */
+static void pair_up_small(struct end *small, struct end *other)
+{
+	end_open(small, IBV_QPT_RC);
+	end_open(other, IBV_QPT_RC);
+	CHECK((small->cq = ibv_create_cq(small->ctx, 3, NULL, NULL, 0)));
+	renew(small, IBV_QPT_RC, IBV_QPS_RESET);
+	meet(small, other, REMOTE);
+}
+
+static void six_sends(struct end *from, struct end *to)
+{
+	struct ibv_sge sge;
+	struct ibv_send_wr wr = request(from, &sge, IBV_WR_SEND, 8, NULL);
+
+	for (int i = 0; i < 6; i++)
+		CHECK(!post_recv(to, (uint64_t)i, 10));
+	for (int i = 0; i < 6; i++)
+		CHECK(!send_one(from, &wr));
+}
+
+void calls_full(void)
+{
+	struct end b;
+
+	impatient = true;
+	pair_up_small(&e, &b);
+	six_sends(&e, &b);
+	for (int i = 0; i < 6; i++)
+		CHECK(next(&b).status == IBV_WC_SUCCESS);
+	events(&e, "events, six sends with room for three", 1);
+	outcome("six sends with room for three", &e, 3, &b, 0);
+	line("six sends with room for three, state");
+	add(" %s", state_name(state_of(&e)));
+	end_line();
+	pair_up_small(&e, &b);
+	six_sends(&b, &e);
+	outcome("six messages with room for three", &b, 6, &e, 3);
+	events(&e, "events, six messages with room for three", 0);
+}
