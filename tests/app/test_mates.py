@@ -54,6 +54,12 @@ FOUND = [
     # a reset that a call has told is still seen, also by another process
     "two; 0 close 1; 1 send 1 10 0 45; 1 fork 2; 2 send 1 3000 0 168; 2 poll 1; 1 poll 1; "
     "1 recv 1 10 0",
+    # a read goes on from the ring to TCP, and stops before the urgent byte, read or not
+    "two; 1 send 1 3000 0 12; 1 send 1 3000 1 131; 0 recv 1 100000 0; 0 recv 1 100000 0",
+    "two; 1 send 1 3000 0 12; 1 send 1 1 1 131; 0 recv 1 100000 0; 0 recv 1 10 1; "
+    "1 send 1 100 0 7; 0 recv 1 100000 0",
+    "two; 1 send 1 3000 0 12; 1 send 1 1 1 131; 1 send 1 100 0 7; 0 recv 1 10 1; "
+    "0 recv 1 100000 0; 0 recv 1 100000 0",
     # after the peer's death and our FIN there is nothing to shut
     "two; 1 exit 1; 0 poll 0; 0 shut 0 1; 0 poll 0; 0 shut 0 0",
 ]

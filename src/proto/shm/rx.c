@@ -18,10 +18,11 @@
  */
 #include <errno.h>
 #include <limits.h>
-#include <poll.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 
-#include "base/nocancel.h"
+#include "base/libc.h"
 #include "sock/cursor.h"
 #include "proto/shm/region.h"
 #include "proto/shm/rx.h"
@@ -214,19 +215,29 @@ static inline ssize_t rx_step(struct sock *sk, int fd, struct iov_cursor *c,
 	return rx_ring(sk, fd, c, want, flags);
 }
 
+/* The peer's stream goes back to TCP.  Are there bytes that the same call may read? As in the
+ * kernel, a read stops before an urgent byte, but not before what precedes it. */
+static COLD bool rx_goes_to_tcp(struct sock *sk, int fd)
+{
+	enum ring_mark mark;
+	int is_urgent = 0;
+
+	if (ring_rx_bytes(&shm_of(sk)->rx, 1, &mark) || mark != RING_BACK)
+		return true;
+	return anchor_drain_all(sk, fd) &&
+	       !libc.ioctl(fd, SIOCATMARK, &is_urgent) && !is_urgent;
+}
+
 /* We have @got fewer bytes than wanted.  Does the stream go on elsewhere (TCP
  * or ring)?  An edge-triggered program takes a short read to mean "empty". */
-static COLD bool rx_goes_on(const struct sock *sk, int fd)
+static COLD bool rx_goes_on(struct sock *sk, int fd)
 {
-	struct pollfd p = { .fd = fd, .events = POLLPRI };
-
 	if (shm_w(sk)->rx_tcp)
 		return shm_of(sk)->rx_tcp_left == 0 || readahead_bytes(sk);
 	if (shm_w(sk)->rx_back || !ring_rx_ready(&shm_of(sk)->rx))
 		return false;
-	/* As in the kernel, a read stops before an urgent byte. */
-	return !(load_acq(&shm_peer(sk)->flags) & SEG_TX_BACK) ||
-	       nocancel_poll(&p, 1, 0) <= 0 || !(p.revents & POLLPRI);
+	return likely(!(load_acq(&shm_peer(sk)->flags) & SEG_TX_BACK)) ||
+	       rx_goes_to_tcp(sk, fd);
 }
 
 /* One call has taken so many steps.  Either the peer writes as fast as we read:
