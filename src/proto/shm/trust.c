@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,20 @@ static uid_t overflow_uid(void)
 	return known = uid ? uid : OVERFLOW_UID;
 }
 
+/* The numbers that users have in the namespace of @pid. */
+static ssize_t map_text(const char *pid, char text[MAP_TEXT_MAX])
+{
+	char path[48];
+
+	snprintf(path, sizeof(path), "/proc/%s/uid_map", pid);
+	int fd = nocancel_open(path, O_RDONLY | O_CLOEXEC, 0);
+	if (fd < 0)
+		return -1;
+	ssize_t n = nocancel_read(fd, text, MAP_TEXT_MAX - 1);
+	nocancel_close(fd);
+	return n;
+}
+
 /* Does OSF_ALLOW_UIDS=33,1000 name @uid? */
 static bool is_named(uid_t uid)
 {
@@ -60,7 +75,24 @@ static bool is_named(uid_t uid)
 	return false;
 }
 
-bool trust_allows(uid_t uid) { return uid == geteuid() || is_named(uid); }
+/* Where not each user has a number, the kernel calls all those without by one number.  Only the
+ * first namespace has all numbers.  A process may enter another one at any time, so ask anew. */
+static bool has_number(uid_t uid)
+{
+	char text[MAP_TEXT_MAX] = "";
+	unsigned long from, to, n = 0;
+
+	if (uid != overflow_uid())
+		return true;
+	return map_text("self", text) > 0 &&
+	       sscanf(text, "%lu %lu %lu", &from, &to, &n) == 3 &&
+	       n == UINT32_MAX;
+}
+
+bool trust_allows(uid_t uid)
+{
+	return (uid == geteuid() || is_named(uid)) && has_number(uid);
+}
 
 static bool channel_cred(int channel, struct ucred *cred)
 {
@@ -125,19 +157,6 @@ static int namespace_in_proc(pid_t pid, ino_t *ino)
 	return 0;
 }
 
-static ssize_t map_text(pid_t pid, char text[MAP_TEXT_MAX])
-{
-	char path[48];
-
-	snprintf(path, sizeof(path), "/proc/%d/uid_map", (int)pid);
-	int fd = nocancel_open(path, O_RDONLY | O_CLOEXEC, 0);
-	if (fd < 0)
-		return -1;
-	ssize_t n = nocancel_read(fd, text, MAP_TEXT_MAX);
-	nocancel_close(fd);
-	return n;
-}
-
 /*
  * The kernel does not show the namespace of a process that has dropped its
  * privileges, but it shows everybody its map of users.  Only who has privileges in
@@ -145,10 +164,11 @@ static ssize_t map_text(pid_t pid, char text[MAP_TEXT_MAX])
  */
 static int compare_maps(pid_t pid)
 {
-	char a[MAP_TEXT_MAX], b[MAP_TEXT_MAX];
-	ssize_t n = map_text(getpid(), a), m = map_text(pid, b);
+	char a[MAP_TEXT_MAX], b[MAP_TEXT_MAX], number[16];
 
-	if (n <= 0 || m <= 0)
+	snprintf(number, sizeof(number), "%d", (int)pid);
+	ssize_t n = map_text("self", a), m = map_text(number, b);
+	if (n <= 0 || m <= 0 || n >= MAP_TEXT_MAX - 1)
 		return -ENOSYS;
 	return n == m && !memcmp(a, b, (size_t)n) ? 0 : -EXDEV;
 }

@@ -7,7 +7,7 @@
  *
  * Yes: the same user, in the same user namespace; or a user that OSF_ALLOW_UIDS
  * names.  Root is no exception.  The number for users without a number in our
- * namespace (65534) is nobody's, unless the namespace is ours.
+ * namespace (65534) is nobody's, unless the namespace has a number for each user.
  */
 #pragma once
 
