@@ -10,7 +10,6 @@
  */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -32,23 +31,6 @@
 
 static struct world world;
 static const char *self_path, *lib_path;
-
-static int setup(void **state)
-{
-	struct reply r;
-
-	osfd_run(&world);
-	int fd = must_connect();
-	assert_int_equal(port_call(fd, MSG_ADD, 0, &r), 0);
-	close(fd);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	osfd_kill(SIGTERM);
-	return 0;
-}
 
 /* MAP_FAILED: osfd has refused it. */
 static void *page_of(int fd, uint64_t program)
@@ -252,7 +234,7 @@ static void what_did_not_pay_stays_with_the_kernel(void **state)
 	close(fd);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) OSFD_TEST(name, &world)
 
 int main(int argc, char **argv)
 {

@@ -20,6 +20,7 @@ SOME = ["process_cancel_pending", "process_sigio*", "send_nonblock*", "send_larg
 # Scenarios that differ, and why: docs/wire.md has more.
 KNOWN = {
     "dead_*": "osfd closes the connections of a dead program some moments later",
+    "epoll_nested_oneshot": "a frame makes a set inside another one look ready once more",
     "epoll_with_others": "how many events one epoll_wait() returns",
     "many_in_order_*": "the order of events of several connections",
     "send_siocoutq": "the ACK of a program that is away comes up to 80 ms later",
