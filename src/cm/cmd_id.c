@@ -63,10 +63,14 @@ int cmd_destroy_id(struct cm_call *c)
 }
 
 /* The loopback's addresses are no device's, as with the kernel, unless the device's interface is the
- * loopback.  A program such as libfabric then takes an address that other hosts reach, too. */
-static bool names_device(const union addr *a)
+ * loopback.  A program such as libfabric then takes an address that other hosts reach, too.  But rsockets
+ * of datagrams use the device of an id that they have bound, and do not ask whether it has one. */
+static bool names_device(const struct cm_id *id, const union addr *a)
 {
-	return !addr_is_any(a) && (!addr_is_loopback(a) || addr_has_gid(a));
+	bool is_datagram = id->qp_type == IBV_QPT_UD;
+
+	return !addr_is_any(a) &&
+	       (is_datagram || !addr_is_loopback(a) || addr_has_gid(a));
 }
 
 static int bind_to(struct cm_id *id, const union addr *a)
@@ -83,7 +87,7 @@ static int bind_to(struct cm_id *id, const union addr *a)
 	int err = link_bind(id);
 	if (err)
 		return err;
-	id->has_device = names_device(a);
+	id->has_device = names_device(id, a);
 	id->state = ID_BOUND;
 	return 0;
 }
