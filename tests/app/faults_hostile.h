@@ -33,6 +33,10 @@ void connect_with_hostile(struct ctx *x);
 /* Until it is upgraded; sends some bytes. */
 void until_upgraded(struct ctx *x);
 
+/* Serves @n connections until all have ended. */
+void serve(struct stream *s, unsigned n);
+void watch_fd(int ep, int fd, uint32_t events, uint32_t data);
+
 /* Descriptors and mappings of this process, the library's included. */
 struct holds {
 	unsigned fds, maps;
