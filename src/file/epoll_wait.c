@@ -391,7 +391,10 @@ int epoll_file_wait(int epfd, struct file *fe, struct epoll_event *evs, int max,
 	 * no other thread adds one. */
 	bool may_merge = load_rlx(&ep->n_items) || !is_single_threaded();
 	if (idle_is_on()) {
-		epoll_idle(ep);
+		/* A set inside another one would make that one report each frame, and nobody
+		 * sleeps here. */
+		if (!poll_only || !ep->nested)
+			epoll_idle(ep);
 		may_merge = true;
 	} else if (unlikely(load_rlx(&ep->idle_fd) >= 0)) {
 		epoll_no_idle(ep);

@@ -16,11 +16,11 @@ from test_turns import RULES, fail, skip
 
 CONF = ["net.ipv4.conf.%s.%s=1" % (dev, name) for dev in ("lo", "all")
         for name in ("route_localnet", "accept_local")]
-SOME = ["process_cancel_pending", "process_sigio*", "send_nonblock*", "send_large"]
+SOME = ["epoll_nested_oneshot", "process_cancel_pending", "process_sigio*", "send_nonblock*",
+        "send_large"]
 # Scenarios that differ, and why: docs/wire.md has more.
 KNOWN = {
     "dead_*": "osfd closes the connections of a dead program some moments later",
-    "epoll_nested_oneshot": "a frame makes a set inside another one look ready once more",
     "epoll_with_others": "how many events one epoll_wait() returns",
     "many_in_order_*": "the order of events of several connections",
     "send_siocoutq": "the ACK of a program that is away comes up to 80 ms later",
