@@ -342,6 +342,22 @@ void signal_after(int ms, int flags)
 	setitimer(ITIMER_REAL, &it, NULL);
 }
 
+void signals_begin(int ms)
+{
+	struct itimerval it = { .it_value = { .tv_usec = ms * 1000 } };
+
+	it.it_interval = it.it_value;
+	on_signal(SIGALRM, 0);
+	setitimer(ITIMER_REAL, &it, NULL);
+}
+
+void signals_end(void)
+{
+	struct itimerval never = { 0 };
+
+	setitimer(ITIMER_REAL, &never, NULL);
+}
+
 /* --- the far end --- */
 
 struct far {

@@ -100,8 +100,11 @@ long long ms_now(void);
 void took(long long since_ms, int expected_ms);
 void on_signal(int sig, int flags);   /* counts into signals */
 void signal_after(int ms, int flags); /* SIGALRM */
-size_t n(size_t len);                 /* @len, unknown to the compiler */
-size_t fill_up(struct ctx *x);        /* sends until EAGAIN; bytes */
+/* Every @ms, in case that the call that one has to end begins late. */
+void signals_begin(int ms);
+void signals_end(void);
+size_t n(size_t len);          /* @len, unknown to the compiler */
+size_t fill_up(struct ctx *x); /* sends until EAGAIN; bytes */
 /* The same with pieces of that size alone; until EAGAIN so many times in a row. */
 size_t fill_with(struct ctx *x, size_t piece, int patience);
 int file_of(struct ctx *x, size_t len); /* a file with the next bytes to send */

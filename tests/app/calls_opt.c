@@ -261,9 +261,10 @@ SCENARIO(opt_splice_waits_for_the_socket)
 	res("read", r);
 	got(x, buf, r);
 	fill_up(x);
-	signal_after(LATER_MS, 0);
 	RES("fill", write(p[1], "xy", 2));
+	signals_begin(LATER_MS);
 	RES("out", splice(p[0], NULL, x->fd, NULL, n(2), SPLICE_F_NONBLOCK));
+	signals_end();
 	RES("left", read(p[0], buf, n(10)));
 }
 
