@@ -46,7 +46,7 @@ sim: build
 # Fuzzers for longer than in the tests, by libFuzzer or AFL++ (ENGINE=afl).
 ENGINE ?= libfuzzer
 SECONDS ?= 60
-TARGETS ?= bridge cm escrow far icmp options osfd pair rdma ring roce rules shared states tcp
+TARGETS ?= bridge cm escrow far icmp list options osfd pair rdma ring roce rules shared states tcp
 fuzz: tests
 	tests/fuzz/run.sh $(BUILD) $(ENGINE) $(SECONDS) $(TARGETS)
 
