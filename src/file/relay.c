@@ -18,6 +18,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -49,9 +50,11 @@ struct way {
 	const uint8_t *at; /* what is still to be written */
 	size_t n;
 	const struct stash
-	    *stash;      /* the part behind n_first comes later; or NULL */
-	uint64_t n_gap;  /* to be moved before that part */
-	uint64_t n_skip; /* to be thrown away behind it */
+	    *stash;           /* the part behind n_first comes later; or NULL */
+	uint64_t n_gap;       /* to be moved before that part */
+	uint64_t n_skip;      /* to be thrown away behind it */
+	const uint32_t *rung; /* as many more, sock/stash.h; or NULL */
+	uint32_t n_drained;
 	const struct stash *gate; /* it has a gate that is closed; or NULL */
 	int writer;               /* sock/stash.h; -1: nobody is writing */
 	bool has_end;             /* nothing more of the stream comes */
@@ -91,6 +94,8 @@ static void way_take_stash(struct way *w)
 	w->at = w->stash->data + w->stash->n_first;
 	w->n = w->stash->n - w->stash->n_first;
 	w->n_skip = w->stash->n_skip;
+	w->rung = w->stash->rung;
+	w->n_drained = w->stash->n_drained;
 	w->has_end = w->stash->has_end;
 	w->stash = NULL;
 }
@@ -109,21 +114,44 @@ static void way_got(struct way *w, size_t n)
 		w->n_skip -= n;
 		return;
 	}
+	if (w->has_end)
+		return;
 	w->at = w->buf;
 	w->n = n;
 	w->n_gap -= w->stash ? n : 0;
 }
 
+/* How many of the bytes that have come are doorbells?  False: none have come. */
+static bool way_knows_bells(struct way *w)
+{
+	int has = 0;
+
+	rawcall(SYS_ioctl, w->from, FIONREAD, &has);
+	if (has <= 0)
+		return false;
+	fence_full(); /* first the bytes, then their number */
+	uint32_t due = load_acq(w->rung) - w->n_drained;
+	w->n_skip = MIN(due, (uint32_t)has);
+	w->n_drained += (uint32_t)w->n_skip;
+	if (!due)
+		w->rung = NULL;
+	return true;
+}
+
 static void way_read(struct way *w)
 {
-	long r =
-	    rawcall(SYS_recvfrom, w->from, w->buf, way_most(w), MSG_DONTWAIT);
+	bool is_look =
+	    w->rung && !w->stash && !w->n_skip && !way_knows_bells(w);
+	long r = rawcall(SYS_recvfrom, w->from, w->buf, way_most(w),
+			 MSG_DONTWAIT | (is_look ? MSG_PEEK : 0));
 
 	if (r > 0) {
-		way_got(w, (size_t)r);
+		if (!is_look) /* else they have come meanwhile */
+			way_got(w, (size_t)r);
 	} else if (!r && !w->stash) {
 		w->has_end = true;
 		w->n_skip = 0;
+		w->rung = NULL;
 	} else if (!r || (r != -EAGAIN && r != -EINTR)) {
 		relay_reset(w); /* or it ended inside the gap */
 	}
@@ -167,7 +195,8 @@ static void way_hear(struct way *w, const struct stash *st)
  * would reset the connection. */
 static bool way_wants(const struct way *w)
 {
-	return !w->gate && !w->n && w->writer < 0 && (!w->has_end || w->n_skip);
+	return !w->gate && !w->n && w->writer < 0 &&
+	       (!w->has_end || w->n_skip || w->rung);
 }
 
 static void way_step(struct way *w)
@@ -252,7 +281,8 @@ static void relay_run(int anchor, int inner, const struct stash *stash,
 			  .writer = -1 };
 	struct probe probe = { 0 };
 
-	while (!down.done || !up.done || down.writer >= 0 || down.n_skip) {
+	while (!down.done || !up.done || down.writer >= 0 || down.n_skip ||
+	       down.rung) {
 		struct timespec tick = ns_timespec(GATE_TICK_NS);
 
 		if (down.writer >= 0 && !down.stash)

@@ -11,7 +11,11 @@
  *     data[0 .. n_first)   what comes first
  *     by TCP               n_gap bytes of the stream
  *     data[n_first .. n)   what follows
- *     by TCP               n_skip bytes that are not of the stream, then the rest
+ *     by TCP               bytes that are not of the stream, then the rest
+ *
+ * Those that are not of the stream are n_skip; or doorbells: what *rung is ahead of n_drained
+ * when they have come, and not before, since the other end counts a doorbell before it knows
+ * whether it sends it.  When a byte of the stream has come, *rung stays as it is.
  *
  * And until a gate opens, nobody may send on the connection.
  *
@@ -34,8 +38,10 @@ struct stash {
 	size_t n_first;
 	uint64_t n_gap;
 	uint32_t n_skip;
-	bool has_end; /* and then the stream ends */
-	bool is_late; /* TCP may have what follows already */
+	uint32_t n_drained;
+	const uint32_t *rung; /* shared memory; NULL: no doorbells come */
+	bool has_end;         /* and then the stream ends */
+	bool is_late;         /* TCP may have what follows already */
 	/* Shared memory: closed until the bit is set, or the connection has ended.
 	 * NULL: open. */
 	const uint32_t *gate;
@@ -52,7 +58,7 @@ struct stash {
 /* Does TCP alone not bring the rest of the stream? */
 static inline bool stash_needs_relay(const struct stash *stash)
 {
-	return stash->n || stash->n_skip || stash->gate;
+	return stash->n || stash->n_skip || stash->rung || stash->gate;
 }
 
 static inline void stash_free(struct stash *stash)

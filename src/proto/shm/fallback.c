@@ -144,13 +144,13 @@ static int end_rx(struct sock *sk, int fd, bool is_first, struct far_end *other,
 	if (shm_w(sk)->rx_eof)
 		st->has_end = true;
 	bool is_needed = is_first && !err && !st->is_late && !st->n_gap &&
-			 !st->n_skip && (st->n || st->has_end);
+			 !st->rung && (st->n || st->has_end);
 	if (is_needed && other->channel == NOT_ASKED)
 		borrow_from_peer(sk, fd, other);
 	if (is_needed && other->channel >= 0)
 		err = stash_put_back(fd, other, st, until_ns);
 	/* Nothing behind it: TCP brings the gap and what follows. */
-	if (st->n == st->n_first && !st->n_skip)
+	if (st->n == st->n_first && !st->n_skip && !st->rung)
 		st->n_gap = 0;
 	ring_publish(&shm_of(sk)->rx);
 	if (st->writer1) {

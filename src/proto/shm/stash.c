@@ -183,8 +183,8 @@ static void sync_bells(struct sock *sk, int fd, struct stash *st,
 	while (!anchor_drain_all(sk, fd)) {
 		if (!st->n_gap && await_bytes(fd, until_ns))
 			continue;
-		st->n_skip =
-		    load_acq(&shm_peer(sk)->bells) - shm_of(sk)->bells_drained;
+		st->rung = &shm_peer(sk)->bells;
+		st->n_drained = shm_of(sk)->bells_drained;
 		return;
 	}
 }
