@@ -779,7 +779,8 @@ SCENARIO(close_fork_parent_closes)
 
 SCENARIO(close_spawned_program)
 {
-	char *argv[] = { "sh", "-c", "read line && echo got $line", NULL };
+	char sh[] = "sh", c[] = "-c", script[] = "read line && echo got $line";
+	char *argv[] = { sh, c, script, NULL };
 	posix_spawn_file_actions_t fa;
 	extern char **environ;
 	pid_t pid;
