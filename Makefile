@@ -6,8 +6,9 @@ SANITIZE = -Dbuildtype=debug -Db_lundef=false
 
 # What is installed, and no test.  osf finds libosf.so beside itself, so both get a
 # second name in $(BUILD).
+PARTS ?= product
 build: $(BUILD)/build.ninja
-	ninja -C $(BUILD) product
+	ninja -C $(BUILD) $(PARTS)
 	@ln -f $(BUILD)/src/libosf.so $(BUILD)
 	@if [ -e $(BUILD)/src/libosf-verbs.so ]; then \
 		ln -f $(BUILD)/src/libosf-verbs.so $(BUILD); fi

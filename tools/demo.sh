@@ -3,7 +3,7 @@
 #
 # tools/demo.sh - redis on the kernel and under osf, side by side
 #
-#     packages -> make build -> redis-server, redis-benchmark GET  (kernel)
+#     packages -> libosf.so, osf -> redis-server, redis-benchmark GET  (kernel)
 #                               the same under `osf run`           (osf)
 #                               ratio, and what `osf stat` says
 #
@@ -133,7 +133,7 @@ main() {
 	local osf_run=("$BUILD/osf" run --)
 	packages_install
 	say "building in $BUILD"
-	make -s build BUILD="$BUILD" >"$TMP/build" 2>&1 || {
+	make -s build BUILD="$BUILD" PARTS="src/libosf.so tools/osf/osf" >"$TMP/build" 2>&1 || {
 		tail -20 "$TMP/build"
 		exit 1
 	}
