@@ -270,11 +270,14 @@ s = socket.create_connection((sys.argv[1], int(sys.argv[2])))
 s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 e = select.epoll()
 held, ends = os.pipe()
+told, tell = os.pipe()
 if not os.fork():
     os.close(ends)
     s.close()
+    os.write(tell, b"x")
     os.read(held, 1)
     os._exit(0)
+os.read(told, 1)  # a connection that a child has, too, does not move
 e.register(s, select.EPOLLIN)
 for i in range(1500):
     s.sendall(b"%064d" % i)
