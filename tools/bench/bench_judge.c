@@ -54,18 +54,39 @@ double result_spread(const struct result *res, enum side side)
 	return spread_of(res->sample[side], res->n_samples[side]);
 }
 
-/* @a over @b, or MEDIAN_NONE. */
-static double over(double a, double b)
+/* osf's figure over the other side's, of each round that both have run, or the other way round;
+ * how many.  Both sides of a round have met the same machine, however busy it was, so the median
+ * of these ratios says more than the ratio of two medians. */
+static unsigned ratios_of(const struct result *res, enum side other,
+			  bool is_inverse, double ratios[RUNS_MAX])
 {
-	return a > 0 && b > 0 ? a / b : MEDIAN_NONE;
+	const double *osf = res->sample[SIDE_OSF];
+	const double *its = res->sample[other];
+	unsigned n = 0;
+
+	for (unsigned i = 0;
+	     i < res->n_samples[SIDE_OSF] && i < res->n_samples[other]; i++)
+		if (osf[i] > 0 && its[i] > 0)
+			ratios[n++] =
+			    is_inverse ? its[i] / osf[i] : osf[i] / its[i];
+	return n;
 }
 
-static double times_as_good(const struct result *res, enum side side)
+/* The median of what osf takes over what the other side takes. */
+static double cost_of(const struct result *res, enum side other)
 {
-	double osf = result_median(res, SIDE_OSF);
-	double other = result_median(res, side);
+	double ratios[RUNS_MAX];
+	unsigned n = ratios_of(res, other, false, ratios);
 
-	return res->bench->is_cost ? over(other, osf) : over(osf, other);
+	return median_of(ratios, n);
+}
+
+static double times_as_good(const struct result *res, enum side other)
+{
+	double ratios[RUNS_MAX];
+	unsigned n = ratios_of(res, other, res->bench->is_cost, ratios);
+
+	return median_of(ratios, n);
 }
 
 double result_ratio(const struct result *res)
@@ -75,50 +96,27 @@ double result_ratio(const struct result *res)
 	return times_as_good(res, SIDE_KERNEL);
 }
 
-/* Of each round that both builds have run: how many. */
-static unsigned ratios_against(const struct result *res,
-			       double ratios[RUNS_MAX])
-{
-	const double *new = res->sample[SIDE_OSF];
-	const double *old = res->sample[SIDE_AGAINST];
-	unsigned n = 0;
-
-	for (unsigned i = 0;
-	     i < res->n_samples[SIDE_AGAINST] && i < res->n_samples[SIDE_OSF];
-	     i++)
-		if (new[i] > 0 && old[i] > 0)
-			ratios[n++] = res->bench->is_cost ? old[i] / new[i]
-							  : new[i] / old[i];
-	return n;
-}
-
 double result_ratio_against(const struct result *res)
 {
-	double ratios[RUNS_MAX];
-	unsigned n = ratios_against(res, ratios);
-
-	return median_of(ratios, n);
+	return times_as_good(res, SIDE_AGAINST);
 }
 
 double result_spread_against(const struct result *res)
 {
 	double ratios[RUNS_MAX];
-	unsigned n = ratios_against(res, ratios);
+	unsigned n = ratios_of(res, SIDE_AGAINST, res->bench->is_cost, ratios);
 
 	return spread_of(ratios, n);
 }
 
 /* What osf takes over what the other takes, in the round where that is most. */
-static double worst_of_rounds(const struct result *res, enum side side)
+static double worst_of_rounds(const struct result *res, enum side other)
 {
-	double worst = MEDIAN_NONE;
+	double ratios[RUNS_MAX], worst = MEDIAN_NONE;
+	unsigned n = ratios_of(res, other, false, ratios);
 
-	for (unsigned i = 0;
-	     i < res->n_samples[SIDE_OSF] && i < res->n_samples[side]; i++) {
-		double v = over(res->sample[SIDE_OSF][i], res->sample[side][i]);
-
-		worst = v > worst ? v : worst;
-	}
+	for (unsigned i = 0; i < n; i++)
+		worst = ratios[i] > worst ? ratios[i] : worst;
 	return worst;
 }
 
@@ -135,9 +133,9 @@ double bar_value(const struct result *res, const struct bar *bar)
 	case BAR_TIMES_UCX:
 		return times_as_good(res, SIDE_UCX);
 	case BAR_COST_KERNEL:
-		return over(osf, kernel);
+		return cost_of(res, SIDE_KERNEL);
 	case BAR_COST_UCX:
-		return over(osf, result_median(res, SIDE_UCX));
+		return cost_of(res, SIDE_UCX);
 	case BAR_EACH_UCX:
 		return worst_of_rounds(res, SIDE_UCX);
 	case BAR_OVER_KERNEL:

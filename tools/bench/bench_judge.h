@@ -8,9 +8,8 @@
 #define MEDIAN_NONE (-1.0)
 double result_median(const struct result *res, enum side side);
 double result_spread(const struct result *res, enum side side);
-double result_ratio(const struct result *res); /* times as good as kernel */
-/* Times as good as the older build: the median of the ratios of the rounds, whose
- * two runs follow one another. */
+/* Times as good as the kernel, and as the older build: medians of the ratios of the rounds. */
+double result_ratio(const struct result *res);
 double result_ratio_against(const struct result *res);
 double result_spread_against(const struct result *res); /* of these ratios */
 void result_judge(struct result *res);
