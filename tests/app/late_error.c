@@ -29,6 +29,11 @@ static void await(sem_t *sem)
 		;
 }
 
+/* test_late_error.py calls these by ctypes. */
+void late_entered(void);
+void late_failed(void);
+void late_go_on(void);
+
 void late_entered(void) { await(&entered); }
 void late_failed(void) { await(&failed); }
 void late_go_on(void) { sem_post(&goes_on); }

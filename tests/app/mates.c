@@ -11,7 +11,6 @@
  * starts this program again under the same one.  Descriptors travel from out[J] to in[J], the
  * inbox of process J.  All calls are such that they do not wait.
  */
-#define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -271,40 +271,32 @@ static char *text(uint64_t n)
 static void server_exec(int fd)
 {
 	fcntl(fd, F_SETFD, 0);
-	char *argv[] = { "stress",
-			 "server",
-			 "--seed",
-			 text(opt.seed),
-			 "--bytes",
-			 text(opt.bytes),
-			 "--conns",
-			 text(opt.conns),
-			 "--threads",
-			 text(opt.threads),
-			 "--hang",
-			 text(opt.hang_s),
-			 "--tell",
-			 text((uint64_t)fd),
-			 "--mode",
-			 opt.kind < 0 ? "any" : (char *)kind_names[opt.kind],
-			 NULL,
-			 NULL,
-			 NULL,
-			 NULL,
-			 NULL };
-	char **end = argv;
+	const char *argv[] = {
+		"stress",    "server",
+		"--seed",    text(opt.seed),
+		"--bytes",   text(opt.bytes),
+		"--conns",   text(opt.conns),
+		"--threads", text(opt.threads),
+		"--hang",    text(opt.hang_s),
+		"--tell",    text((uint64_t)fd),
+		"--mode",    opt.kind < 0 ? "any" : kind_names[opt.kind],
+		NULL,        NULL,
+		NULL,        NULL,
+		NULL
+	};
+	const char **end = argv;
 
 	while (*end)
 		end++;
 	if (opt.rx) {
 		*end++ = "--rx";
-		*end++ = (char *)opt.rx;
+		*end++ = opt.rx;
 	}
 	if (opt.tx) {
 		*end++ = "--tx";
-		*end++ = (char *)opt.tx;
+		*end++ = opt.tx;
 	}
-	execv("/proc/self/exe", argv);
+	execv("/proc/self/exe", (char **)argv);
 	die("exec: %s", strerror(errno));
 }
 

@@ -75,7 +75,9 @@ static const struct sock_ops kernel_ops = { .name = "kernel",
 					    .inq = kernel_inq,
 					    .events = kernel_events };
 const struct sock_ops *const sock_tables[SOCK_TABLES] = {
-	[0 ... SOCK_TABLES - 1] = &ops, [SOCK_KERNEL] = &kernel_ops
+	[0 ... SOCK_KERNEL - 1] = &ops,
+	[SOCK_KERNEL] = &kernel_ops,
+	[SOCK_KERNEL + 1 ... SOCK_TABLES - 1] = &ops,
 };
 
 static struct sock sk = { .w = &sk.own_words };
