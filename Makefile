@@ -6,9 +6,9 @@ SANITIZE = -Dbuildtype=debug -Db_lundef=false
 
 # What is installed, and no test.  osf finds libosf.so beside itself, so both get a
 # second name in $(BUILD).
-PARTS ?= product
+PRODUCT ?= product
 build: $(BUILD)/build.ninja
-	ninja -C $(BUILD) $(PARTS)
+	ninja -C $(BUILD) $(PRODUCT)
 	@ln -f $(BUILD)/src/libosf.so $(BUILD)
 	@if [ -e $(BUILD)/src/libosf-verbs.so ]; then \
 		ln -f $(BUILD)/src/libosf-verbs.so $(BUILD); fi
@@ -47,7 +47,8 @@ sim: build
 # Fuzzers for longer than in the tests, by libFuzzer or AFL++ (ENGINE=afl).
 ENGINE ?= libfuzzer
 SECONDS ?= 60
-TARGETS ?= bridge cm escrow far icmp list options osfd pair rdma ring roce rules shared states tcp
+TARGETS ?= bridge cm escrow far greeting icmp inbox list options osfd pair rdma ring roce rules shared stat \
+	states steer tcp work
 fuzz: tests
 	tests/fuzz/run.sh $(BUILD) $(ENGINE) $(SECONDS) $(TARGETS)
 

@@ -133,7 +133,7 @@ main() {
 	local osf_run=("$BUILD/osf" run --)
 	packages_install
 	say "building in $BUILD"
-	make -s build BUILD="$BUILD" PARTS="src/libosf.so tools/osf/osf" >"$TMP/build" 2>&1 || {
+	make -s build BUILD="$BUILD" PRODUCT="src/libosf.so tools/osf/osf" >"$TMP/build" 2>&1 || {
 		tail -20 "$TMP/build"
 		exit 1
 	}

@@ -39,6 +39,10 @@ fuzz_afl() {
 
 for name in "$@"; do
 	kept=$build/fuzz/$name
+	[ -x "$build/tests/fuzz_$name" ] || {
+		echo "fuzz_$name was not built"
+		continue
+	}
 	mkdir -p "$kept"
 	echo "fuzz_$name, $engine, $seconds s:"
 	"fuzz_$engine" "$name" || status=1
