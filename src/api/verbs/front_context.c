@@ -89,6 +89,8 @@ static int query_device_ex(struct ibv_context *c,
 	if ((in && in->comp_mask) || size < sizeof(all.orig_attr))
 		return EINVAL;
 	device_attr(&all.orig_attr);
+	/* The kernel's devices repeat their flags here, below those of higher bits. */
+	all.device_cap_flags_ex = (uint32_t)all.orig_attr.device_cap_flags;
 	memset(a, 0, size);
 	memcpy(a, &all, MIN(size, sizeof(all)));
 	return 0;
