@@ -109,9 +109,9 @@ abi: $(BUILD)/build.ninja
 	ninja -C $(BUILD) abi
 	PYTHONDONTWRITEBYTECODE=1 python3 tests/abi/run.py $(BUILD)
 
-# Soft-RoCE of Linux 6.1 in a virtual machine, beside osf0: tests/vm/README.md.  A quarter of an
-# hour; PARTS="golden interop" runs some.
-vm: tests
+# Soft-RoCE of Linux 6.1 in a virtual machine, beside osf0: tests/vm/README.md.  Five
+# minutes alone on two cores; PARTS="golden interop" runs some.
+vm: build
 	@[ "$(INSTALL)" = no ] || BUILD=$(BUILD) tools/packages.sh vm || echo "going on without QEMU"
 	ninja -C $(BUILD) vm
 	python3 tests/vm/run.py $(BUILD) $(PARTS)

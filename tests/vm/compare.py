@@ -3,10 +3,10 @@
 """
 tests/vm/compare.py - compares what a device does with what soft-RoCE does
 
-    compare.py GOLDEN PROGRAM DEVICE [COMMAND...]
+    compare.py [--keep FILE] GOLDEN PROGRAM DEVICE [COMMAND...]
 
 Runs golden.c's PROGRAM (by COMMAND, such as `osf run --`) and compares each line with that
-of GOLDEN.  Lines in which osf0 differs on purpose are in differences.txt beside it, below
+of GOLDEN; FILE gets what it says.  Lines in which osf0 differs on purpose are in differences.txt beside it, below
 their reason; one that does not differ any more must go from there.
 """
 import os
@@ -26,10 +26,15 @@ def read(path):
 
 
 def main():
-    golden, program, device = sys.argv[1:4]
+    args = sys.argv[1:]
+    keep = args[1] if args[0] == "--keep" else None
+    golden, program, device, *command = args[2 if keep else 0:]
     wanted = read(golden)
     listed = read(os.path.join(os.path.dirname(golden), "differences.txt")) if device == "osf0" else {}
-    run = subprocess.run(sys.argv[4:] + [program, device], capture_output=True, text=True, timeout=600, check=False)
+    run = subprocess.run(command + [program, device], capture_output=True, text=True, timeout=600, check=False)
+    if keep:
+        with open(keep, "w") as f:
+            f.write(run.stdout)
     got = lines_of(run.stdout)
     wrong = []
     for situation in list(wanted) + [s for s in got if s not in wanted]:
