@@ -21,7 +21,6 @@
  */
 #include <arpa/inet.h>
 #include <assert.h>
-#include <dirent.h>
 #include <errno.h>
 #include <rdma/rdma_user_cm.h>
 #include <stdio.h>
@@ -34,6 +33,7 @@
 #include "base/libc.h"
 #include "cm/bridge.h"
 #include "cm/mad.h"
+#include "fuzz_script.h"
 #include "rdma/core.h"
 #include "rdma/wire.h"
 
@@ -48,9 +48,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define OF_PEER 0x11
 #define OF_OTHER 0xee
 
-static struct {
-	const uint8_t *at, *end;
-} script;
 static struct id {
 	int sock; /* -1: none */
 	uint32_t n_req, n_rep;
@@ -61,26 +58,6 @@ static uint16_t port; /* the listener's */
 static uint64_t ahead_ns;
 /* Numbers of connections that the bridge has named. */
 static uint32_t known[N_KNOWN], n_known;
-
-static uint8_t next(void) { return script.at < script.end ? *script.at++ : 0; }
-
-static void take(void *to, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		((uint8_t *)to)[i] = next();
-}
-
-static int count_fds(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	int n = 0;
-
-	assert(d);
-	while (readdir(d))
-		n++;
-	closedir(d);
-	return n;
-}
 
 static union addr address(const char *text, uint16_t at)
 {
@@ -185,7 +162,7 @@ static void any_datagram(void)
 	uint8_t bytes[MAD_BYTES + 8];
 	size_t n = next() & 3 ? MAD_BYTES : next();
 
-	take(bytes, 64);
+	take_bytes(bytes, 64);
 	memset(bytes + 64, next(), sizeof(bytes) - 64);
 	if (next() & 1)
 		memcpy(bytes, (uint8_t[]){ 1, 7, 2, 3 }, 4);
@@ -373,8 +350,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!bridge)
 		begin();
 	int before = count_fds();
-	script.at = data;
-	script.end = data + size;
+	script_begin(data, size);
 	for (int i = 0; i < N_IDS; i++)
 		ids[i] = (struct id){ .sock = -1 };
 	n_known = 0;

@@ -15,7 +15,6 @@
  *   I3  when all descriptors are closed, none of ours is left open, and no id either
  */
 #include <assert.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -27,6 +26,7 @@
 
 #include "cm/cm.h"
 #include "cm/id.h"
+#include "fuzz_script.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -36,30 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define PORT_THEIRS 5002
 #define UID UINT64_C(0x1000)
 
-static struct {
-	const uint8_t *at, *end;
-} script;
 static int files[N_FILES], peers[N_PEERS], their_listener;
-
-static uint8_t next(void) { return script.at < script.end ? *script.at++ : 0; }
-
-static void take(void *to, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		((uint8_t *)to)[i] = next();
-}
-
-static int count_fds(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	int n = 0;
-
-	assert(d);
-	while (readdir(d))
-		n++;
-	closedir(d);
-	return n;
-}
 
 /* Of the first loopback address, or the wildcard. */
 static struct sockaddr_in6 address(uint8_t of, uint16_t port)
@@ -153,7 +130,7 @@ static void run_command(void)
 	if (how & 2)
 		buf[next() % n] = next();
 	if (how & 4)
-		take(buf + next() % 300, next() % 64);
+		take_bytes(buf + next() % 300, next() % 64);
 	if (how & 8)
 		n = next();
 	((struct rdma_ucm_cmd_hdr *)buf)->out &= 511;
@@ -170,7 +147,7 @@ static void run_bytes(void)
 	uint8_t buf[64];
 	size_t n = next() % sizeof(buf);
 
-	take(buf, n);
+	take_bytes(buf, n);
 	if (n > 8)
 		memset(buf + 8, 0, MIN(n - 8, sizeof(uint64_t) * 2));
 	int fd = files[next() % N_FILES];
@@ -237,7 +214,7 @@ static void send_message(int peer)
 	if (how & 2)
 		((uint8_t *)&m)[next() % 100] = next();
 	if (how & 4)
-		take((uint8_t *)&m + 8, 96);
+		take_bytes((uint8_t *)&m + 8, 96);
 	if (send(peer, &m, MIN(n, sizeof(m)), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 		return;
 }
@@ -329,8 +306,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		known = 1;
 	}
 	before = count_fds();
-	script.at = data;
-	script.end = data + size;
+	script_begin(data, size);
 	start();
 	while (script.at < script.end)
 		steps[next() % ARRAY_LEN(steps)]();

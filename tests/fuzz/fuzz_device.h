@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/libc.h"
+#include "fuzz_script.h"
 #include "rdma/extended.h"
 #include "rdma/mcast.h"
 
@@ -48,21 +49,8 @@ static const union ibv_gid group = { .raw = { 0xff, 0x0e, 0x86 } };
 static uint8_t memory[EDGE + BUF + EDGE];
 static struct ibv_qp *good[2];
 
-static struct {
-	const uint8_t *at, *end;
-} script;
-
 static uint8_t posted[2 * N_WR]; /* 1: posted, 2: complete */
 static uint32_t n_posted;
-
-static uint32_t take(size_t n)
-{
-	uint32_t value = 0;
-
-	for (size_t i = 0; i < n && script.at < script.end; i++)
-		value |= (uint32_t)*script.at++ << (8 * i);
-	return value;
-}
 
 static int init_qp(struct ibv_qp *qp, enum ibv_qp_type type)
 {

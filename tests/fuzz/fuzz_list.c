@@ -16,22 +16,13 @@
 
 #include "../../tools/osf/osf.h"
 #include "../../tools/osf/rdma.h"
+#include "fuzz_script.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const uint8_t *at, *end;
 static struct x_dir *dir;
 static struct x_qp *qp;
 static int qp_fd;
-
-static uint32_t take(size_t n)
-{
-	uint32_t value = 0;
-
-	for (size_t i = 0; i < n && at < end; i++)
-		value |= (uint32_t)*at++ << (8 * i);
-	return value;
-}
 
 static void *make(const char *name, size_t bytes, int *fd)
 {
@@ -95,10 +86,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 
 	if (!dir)
 		begin();
-	at = data;
-	end = data + n;
+	script_begin(data, n);
 	fresh();
-	while (at < end) {
+	while (script.at < script.end) {
 		uint32_t *word = some_word();
 
 		*word = take(take(1) % 5);

@@ -292,8 +292,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 
 	if (!ctx)
 		begin();
-	script.at = data;
-	script.end = data + n;
+	script_begin(data, n);
 	uint32_t kind = take(1);
 	enum ibv_qp_type type = types[kind % 6];
 	bool shares = kind & 128 && type != IBV_QPT_XRC_SEND;
