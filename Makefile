@@ -48,7 +48,7 @@ sim: build
 ENGINE ?= libfuzzer
 SECONDS ?= 60
 TARGETS ?= bridge cm escrow far greeting icmp inbox list options osfd pair rdma ring roce rules shared stat \
-	states steer tcp work
+	states steer tap tcp work
 fuzz: tests
 	tests/fuzz/run.sh $(BUILD) $(ENGINE) $(SECONDS) $(TARGETS)
 

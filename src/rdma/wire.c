@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "base/libc.h"
-#include "base/nocancel.h"
 #include "rdma/mcast.h"
 #include "rdma/show.h"
 #include "rdma/wire_in.h"
@@ -191,7 +190,8 @@ socklen_t wire_sockaddr(const uint8_t *addr, bool is_v6,
 	return sizeof(*in6);
 }
 
-/* Where a datagram came from, and which of our addresses it was sent to. */
+/* Where a datagram came from, and which of our addresses it was sent to.  The sockets may be
+ * another process's, which may have set other options. */
 static bool flow_of(struct msghdr *msg, struct roce_flow *f, uint32_t *part)
 {
 	const struct sockaddr_in *in = msg->msg_name;
@@ -204,17 +204,18 @@ static bool flow_of(struct msghdr *msg, struct roce_flow *f, uint32_t *part)
 	     c = CMSG_NXTHDR(msg, c)) {
 		if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO)
 			memcpy(part, CMSG_DATA(c), sizeof(int));
-		else if (c->cmsg_level == IPPROTO_IPV6 &&
+		else if (wire.is_v6 && c->cmsg_level == IPPROTO_IPV6 &&
 			 c->cmsg_type == IPV6_PKTINFO)
 			to = ((struct in6_pktinfo *)(void *)CMSG_DATA(c))
 				 ->ipi6_addr.s6_addr;
-		else if (c->cmsg_level == IPPROTO_IP &&
+		else if (!wire.is_v6 && c->cmsg_level == IPPROTO_IP &&
 			 c->cmsg_type == IP_PKTINFO)
 			to =
 			    (void *)&((struct in_pktinfo *)(void *)CMSG_DATA(c))
 				->ipi_addr;
 	}
-	if (!to || !*part)
+	if (!to || !*part ||
+	    in->sin_family != (wire.is_v6 ? AF_INET6 : AF_INET))
 		return false;
 	from = wire.is_v6 ? in6->sin6_addr.s6_addr : (void *)&in->sin_addr;
 	f->src_port = ntohs(wire.is_v6 ? in6->sin6_port : in->sin_port);
@@ -454,25 +455,11 @@ static void receive_mail(void)
 	wire_flush();
 }
 
-/* How many datagrams there were.  recvmmsg() takes longer than recvmsg() and looks for a second
- * one, which a program that waits for an answer does not have. */
-static int read_datagrams(int fd, int at_most)
-{
-	if (at_most > 1)
-		return nocancel_recvmmsg(fd, rx.msgs, (unsigned)at_most,
-					 MSG_DONTWAIT);
-	ssize_t n = nocancel_recvmsg(fd, &rx.msgs[0].msg_hdr, MSG_DONTWAIT);
-	if (n < 0)
-		return -1;
-	rx.msgs[0].msg_len = (unsigned)n;
-	return 1;
-}
-
 /* Caller holds rx_lock.  How many datagrams there were. */
 static int receive(int fd, int at_most)
 {
 	struct qp *now = NULL;
-	int n = read_datagrams(fd, at_most);
+	int n = wire_recv(fd, rx.msgs, at_most);
 
 	if (n <= 0)
 		return n;

@@ -42,6 +42,9 @@ struct wire_packets {
  * it answers; -errno. */
 MUST_CHECK int wire_open_port(void);
 void wire_close_port(void);
+/* How many datagrams of a socket's there were, at most @at_most, each into a header of @to;
+ * -1: see errno. */
+int wire_recv(int fd, struct mmsghdr *to, int at_most);
 /* To all processes but this one. */
 void wire_forward_all(const struct wire_packets *p);
 /* To the process with @block's numbers. */

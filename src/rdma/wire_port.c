@@ -28,6 +28,7 @@
 
 #include "base/clock.h"
 #include "base/libc.h"
+#include "base/nocancel.h"
 #include "proto/shm/trust.h"
 #include "rdma/wire_in.h"
 
@@ -416,6 +417,20 @@ static bool forward_one(const char *who, void *packets)
 void wire_forward_all(const struct wire_packets *p)
 {
 	each_name(forward_one, (void *)p);
+}
+
+/* recvmmsg() takes longer than recvmsg() and looks for a second datagram, which a program that
+ * waits for an answer does not have. */
+int wire_recv(int fd, struct mmsghdr *to, int at_most)
+{
+	if (at_most > 1)
+		return nocancel_recvmmsg(fd, to, (unsigned)at_most,
+					 MSG_DONTWAIT);
+	ssize_t n = nocancel_recvmsg(fd, &to->msg_hdr, MSG_DONTWAIT);
+	if (n < 0)
+		return -1;
+	to->msg_len = (unsigned)n;
+	return 1;
 }
 
 static bool is_our_port(int fd)

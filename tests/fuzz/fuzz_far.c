@@ -1,22 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tests/fuzz/fuzz_far.c - a queue pair whose peer is on another host: packets of any bytes, and
+ * tests/fuzz/fuzz_far.c - a queue pair whose peer is on another host: datagrams of any bytes, and
  * the mail by which processes hand packets on
  *
  *     first bytes -> kind of the queue pair; receives of its own, or shared ones; a group
  *     then a script of steps:
+ *       a datagram: of any bytes, or some packets; where it comes from and went to, and how the
+ *             kernel has put packets together, in any order or not at all   wire_recv()
  *       mail: of any bytes, with descriptors, or with some packets   wire_read_mail()
  *             a packet is as roce_build() makes it, most often with the right ICRC
  *       our receives, requests, binds of a window
  *       polls, and what the thread does                              wire_progress()
  *
- * The sockets of port 4791 are unix sockets here: nothing leaves, and nobody else finds the
- * mail's name.  There is no thread.
+ * The sockets of port 4791 are unix sockets here, and what they receive is this file's: nothing
+ * leaves, and nobody else finds the mail's name.  There is no thread.
  *
  * What holds besides: fuzz_device.h, and
  *   I6  descriptors that came with mail are closed
  */
 #include <netinet/in.h>
+#include <netinet/udp.h>
 #include <stdio.h>
 #include <sys/un.h>
 
@@ -26,6 +29,8 @@
 #define MAIL_MAGIC 0x65636f72u
 #define PEER_QPN 0x12345u
 #define LARGEST 96u
+#define PACKETS_BYTES (3 * (ROCE_HEAD_MAX + LARGEST + 8))
+#define N_WAITING 8u
 
 /* As wire_port.c has it. */
 struct mail {
@@ -40,6 +45,16 @@ static struct ibv_ah *to_peer, *to_group;
 static union ibv_gid here, peer;
 static struct ibv_qp *qp;
 static uint32_t psn, n_asked;
+/* Datagrams that have arrived. */
+static struct datagram {
+	uint8_t bytes[PACKETS_BYTES];
+	size_t n;
+	struct sockaddr_storage from;
+	struct in6_pktinfo to;
+	int part, flags;
+	bool says_where, says_part, is_part_first;
+} waiting[N_WAITING];
+static uint32_t n_waiting;
 
 /*
  * Sockets that lead nowhere.
@@ -86,6 +101,54 @@ static int fake_bind(int fd, const struct sockaddr *a, socklen_t len)
 static ssize_t fake_sendmsg(int fd, const struct msghdr *msg, int flags)
 {
 	return 0;
+}
+
+/* What the kernel tells of a datagram. */
+static void tell(struct msghdr *msg, const struct datagram *d)
+{
+	struct cmsghdr *c = CMSG_FIRSTHDR(msg);
+	size_t n = 0;
+
+	memset(msg->msg_control, 0, msg->msg_controllen);
+	for (int turn = 0; turn < 2; turn++) {
+		bool is_part = d->is_part_first == !turn;
+		size_t length = is_part ? sizeof(d->part) : sizeof(d->to);
+
+		if (is_part ? !d->says_part : !d->says_where)
+			continue;
+		*c = (struct cmsghdr){ .cmsg_len = CMSG_LEN(length),
+				       .cmsg_level =
+					   is_part ? IPPROTO_UDP : IPPROTO_IPV6,
+				       .cmsg_type =
+					   is_part ? UDP_GRO : IPV6_PKTINFO };
+		memcpy(CMSG_DATA(c), is_part ? (const void *)&d->part : &d->to,
+		       length);
+		n += CMSG_SPACE(length);
+		c = (void *)((uint8_t *)c + CMSG_SPACE(length));
+	}
+	assert(n <= msg->msg_controllen);
+	msg->msg_controllen = n;
+}
+
+/* Of the process's own socket. */
+int __wrap_wire_recv(int fd, struct mmsghdr *to, int at_most)
+{
+	int n = fd == wire.fd ? (int)MIN((uint32_t)at_most, n_waiting) : 0;
+
+	for (int i = 0; i < n; i++) {
+		const struct datagram *d = &waiting[i];
+		struct msghdr *msg = &to[i].msg_hdr;
+
+		memcpy(msg->msg_iov->iov_base, d->bytes, d->n);
+		memcpy(msg->msg_name, &d->from, sizeof(d->from));
+		tell(msg, d);
+		msg->msg_flags = d->flags;
+		to[i].msg_len = (unsigned)d->n;
+	}
+	n_waiting -= (uint32_t)n;
+	memmove(waiting, waiting + n, n_waiting * sizeof(waiting[0]));
+	errno = EAGAIN;
+	return n ? n : -1;
 }
 
 static void open_port(void)
@@ -285,24 +348,82 @@ static size_t make_packet(const struct roce_flow *f, uint16_t id, uint8_t *to)
 	return (size_t)(p - to) + sizeof(crc);
 }
 
-/* Up to three packets, which are cut apart where the first one ends, or elsewhere. */
-static void mail_packets(void)
+/* Up to three packets at @to, which are cut apart where the first one ends, or elsewhere. */
+static size_t make_packets(uint32_t how, const struct roce_flow *f, uint8_t *to,
+			   uint32_t *part)
 {
-	uint8_t bytes[3 * (ROCE_HEAD_MAX + LARGEST + 8)];
-	uint32_t how = take(1);
-	struct mail m = { .magic = MAIL_MAGIC, .kind = 3, .flow = flow_here() };
 	size_t n = 0;
 
-	if (how & 4 && m.flow.is_v6)
-		memcpy(m.flow.dst, group.raw, sizeof(group.raw));
 	for (uint16_t i = 0; i <= how % 3; i++) {
-		n += make_packet(&m.flow, i, bytes + n);
+		n += make_packet(f, i, to + n);
 		if (!i)
-			m.part = (uint32_t)n;
+			*part = (uint32_t)n;
 	}
 	if (how & 8)
-		m.part = take(1);
+		*part = take(1);
+	return n;
+}
+
+/* From the peer, to us or to the group. */
+static struct roce_flow flow_to(bool is_for_group)
+{
+	struct roce_flow f = flow_here();
+
+	if (is_for_group && f.is_v6)
+		memcpy(f.dst, group.raw, sizeof(group.raw));
+	return f;
+}
+
+static void mail_packets(void)
+{
+	uint32_t how = take(1);
+	struct mail m = { .magic = MAIL_MAGIC,
+			  .kind = 3,
+			  .flow = flow_to(how & 4) };
+	uint8_t bytes[PACKETS_BYTES];
+	size_t n = make_packets(how, &m.flow, bytes, &m.part);
+
 	post_mail(&m, bytes, n, 0);
+}
+
+/*
+ * Datagrams.
+ */
+
+static void any_bytes(struct datagram *d)
+{
+	d->n = take(1);
+	take_bytes(d->bytes, d->n);
+}
+
+static void datagram(void)
+{
+	uint32_t how = take(1), told = take(1);
+	struct datagram *d = &waiting[n_waiting];
+	struct roce_flow f = flow_to(how & 4);
+	struct sockaddr_storage to;
+	uint32_t part = 0;
+
+	if (n_waiting == N_WAITING)
+		return;
+	n_waiting++;
+	*d = (struct datagram){ .says_where = !(told & 1),
+				.says_part = !(told & 2),
+				.is_part_first = told & 4,
+				.flags = told & 8 ? (int)take(1) : 0 };
+	(void)wire_sockaddr(f.src, f.is_v6, &d->from);
+	(void)wire_sockaddr(f.dst, f.is_v6, &to);
+	d->to.ipi6_addr = ((struct sockaddr_in6 *)&to)->sin6_addr;
+	if (how & 16)
+		any_bytes(d);
+	else
+		d->n = make_packets(how, &f, d->bytes, &part);
+	d->part = told & 16 ? (int)take(4) : (int)part;
+	if (told & 32)
+		((uint8_t *)&d->from)[take(1) % sizeof(struct sockaddr_in6)] =
+		    (uint8_t)take(1);
+	if (told & 64)
+		((uint8_t *)&d->to)[take(1) % sizeof(d->to)] = (uint8_t)take(1);
 }
 
 /*
@@ -332,9 +453,9 @@ static void wait_some(void)
 static void run_script(void)
 {
 	static void (*const steps[])(
-	    void) = { mail_packets, mail_packets, mail_packets, any_mail,
-		      request,      receive,      receive,      poll_some,
-		      set_limit,    thread_turn,  wait_some };
+	    void) = { datagram,  datagram,    datagram,  mail_packets,
+		      any_mail,  request,     receive,   receive,
+		      poll_some, thread_turn, wait_some, set_limit };
 
 	while (script.at < script.end)
 		steps[take(1) % ARRAY_LEN(steps)]();
@@ -387,9 +508,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 
 	if (!ctx)
 		begin();
-	script.at = data;
-	script.end = data + n;
-	psn = n_asked = 0;
+	script_begin(data, n);
+	psn = n_asked = n_waiting = 0;
 	uint32_t kind = take(1);
 	enum ibv_qp_type type = types[kind % ARRAY_LEN(types)];
 	bool shares = kind & 128 && type != IBV_QPT_XRC_SEND;
