@@ -33,6 +33,7 @@
 #include "base/log.h"
 #include "base/nocancel.h"
 #include "base/rawcall.h"
+#include "file/copy_options.h"
 #include "file/relay.h"
 #include "file/unmap.h"
 #include "sock/shared.h"
@@ -57,6 +58,7 @@ struct way {
 	uint32_t n_drained;
 	const struct stash *gate; /* it has a gate that is closed; or NULL */
 	int writer;               /* sock/stash.h; -1: nobody is writing */
+	bool is_urgent;           /* the one byte at @at */
 	bool has_end;             /* nothing more of the stream comes */
 	bool done;                /* and @to has been told so */
 };
@@ -138,8 +140,29 @@ static bool way_knows_bells(struct way *w)
 	return true;
 }
 
+/* The stream stops at an urgent byte, which one call reads apart.  After that the kernel skips
+ * it.  False: no such byte is next. */
+static bool way_read_urgent(struct way *w)
+{
+	int is_next = 0;
+
+	if (w->stash || w->n_skip || w->has_end)
+		return false;
+	rawcall(SYS_ioctl, w->from, SIOCATMARK, &is_next);
+	if (!is_next || rawcall(SYS_recvfrom, w->from, w->buf, 1,
+				MSG_OOB | MSG_DONTWAIT) != 1)
+		return false;
+	w->rung = NULL; /* doorbells are not urgent */
+	w->at = w->buf;
+	w->n = 1;
+	w->is_urgent = true;
+	return true;
+}
+
 static void way_read(struct way *w)
 {
+	if (way_read_urgent(w))
+		return;
 	bool is_look =
 	    w->rung && !w->stash && !w->n_skip && !way_knows_bells(w);
 	long r = rawcall(SYS_recvfrom, w->from, w->buf, way_most(w),
@@ -159,10 +182,12 @@ static void way_read(struct way *w)
 
 static void way_write(struct way *w)
 {
-	long r = rawcall(SYS_sendto, w->to, w->at, w->n,
-			 MSG_DONTWAIT | MSG_NOSIGNAL);
+	long r =
+	    rawcall(SYS_sendto, w->to, w->at, w->n,
+		    MSG_DONTWAIT | MSG_NOSIGNAL | (w->is_urgent ? MSG_OOB : 0));
 
 	if (r > 0) {
+		w->is_urgent = false;
 		w->at += r;
 		w->n -= (size_t)r;
 	} else if (r != -EAGAIN && r != -EINTR) {
@@ -225,11 +250,15 @@ struct probe {
 	int keepalive, idle_s; /* what they were before */
 };
 
+static void set_option(int fd, int level, int name, int value)
+{
+	rawcall(SYS_setsockopt, fd, level, name, &value, sizeof(value));
+}
+
 static void set_keepalive(int fd, int on, int idle_s)
 {
-	rawcall(SYS_setsockopt, fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s,
-		sizeof(idle_s));
-	rawcall(SYS_setsockopt, fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, idle_s);
+	set_option(fd, SOL_SOCKET, SO_KEEPALIVE, on);
 }
 
 static int int_option(int fd, int level, int name)
@@ -258,7 +287,22 @@ static void probe_set(struct probe *p, int fd, bool on)
 /* What either direction waits for at @fd. */
 static short wanted(const struct way *in, const struct way *out)
 {
-	return (short)((way_wants(in) ? POLLIN : 0) | (out->n ? POLLOUT : 0));
+	return (short)((way_wants(in) ? POLLIN | POLLPRI : 0) |
+		       (out->n ? POLLOUT : 0));
+}
+
+/* The new socket has the program's options.  On the anchor they would hold bytes back, make an
+ * urgent byte one of many, or reset the connection when the relay ends. */
+static void make_plain(int anchor)
+{
+	struct linger none = { 0 };
+
+	set_option(anchor, SOL_SOCKET, SO_RCVLOWAT, 1);
+	set_option(anchor, SOL_SOCKET, SO_OOBINLINE, 0);
+	set_option(anchor, IPPROTO_TCP, TCP_CORK, 0);
+	set_option(anchor, IPPROTO_TCP, TCP_NODELAY, 1);
+	rawcall(SYS_setsockopt, anchor, SOL_SOCKET, SO_LINGER, &none,
+		sizeof(none));
 }
 
 static void relay_run(int anchor, int inner, const struct stash *stash,
@@ -281,6 +325,7 @@ static void relay_run(int anchor, int inner, const struct stash *stash,
 			  .writer = -1 };
 	struct probe probe = { 0 };
 
+	make_plain(anchor);
 	while (!down.done || !up.done || down.writer >= 0 || down.n_skip ||
 	       down.rung) {
 		struct timespec tick = ns_timespec(GATE_TICK_NS);
@@ -412,18 +457,6 @@ static int loopback_pair(int family, int pair[2])
 	return 0;
 }
 
-/* Copies the properties that the program may check on the new descriptor. */
-static void copy_ways(int anchor, int fd)
-{
-	int v, fl = libc.fcntl(anchor, F_GETFL);
-	socklen_t len = sizeof(v);
-
-	if (fl >= 0 && fl & O_NONBLOCK)
-		libc.fcntl(fd, F_SETFL, fl & O_NONBLOCK);
-	if (!libc.getsockopt(anchor, IPPROTO_TCP, TCP_NODELAY, &v, &len))
-		libc.setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &v, len);
-}
-
 static int family_of(int fd)
 {
 	struct sockaddr_storage ss = { 0 };
@@ -481,7 +514,7 @@ static int start(struct job *job)
 
 	if (err)
 		return err;
-	copy_ways(job->anchor, pair[0]);
+	copy_options(job->anchor, pair[0]);
 	if (job->stash.is_shut)
 		libc.shutdown(pair[0], SHUT_WR);
 	job->inner = pair[1];
