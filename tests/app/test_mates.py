@@ -62,6 +62,13 @@ FOUND = [
     "0 recv 1 100000 0; 0 recv 1 100000 0",
     # after the peer's death and our FIN there is nothing to shut
     "two; 1 exit 1; 0 poll 0; 0 shut 0 1; 0 poll 0; 0 shut 0 0",
+    # a relay keeps urgent bytes urgent, and its new socket has the options of the old one
+    "one; 0 send 0 500 1 230; 0 send 2 10 0 142; 0 pass 0 0; 0 fork 1; 1 send 0 1 1 120; 1 inq 2",
+    "one; 0 send 0 500 1 230; 0 send 2 10 0 142; 0 set 0 2 1; 0 set 0 0 5; 0 set 0 4 1; "
+    "0 set 0 6 1; 0 pass 0 0; 0 get 0 2; 0 get 0 0; 0 get 0 4; 0 get 0 6",
+    # a set with a connection in shared memory and one of the kernel
+    "one; 0 ep_new; 0 send 2 100 0 140; 0 set 2 2 1; 0 ep_add 0 4; 0 pass 0 0; 0 ep_add 2 8199; "
+    "0 ep_wait",
 ]
 
 
