@@ -57,6 +57,8 @@
 extern const struct scenario __start_scenarios[], __stop_scenarios[];
 
 _Atomic int signals;
+int interrupted;
+static int signals_before;
 char buf[1 << 20];
 static int report_fd = 1;
 static bool no_warm;
@@ -342,20 +344,33 @@ void signal_after(int ms, int flags)
 	setitimer(ITIMER_REAL, &it, NULL);
 }
 
-void signals_begin(int ms)
+static void signals_every(int ms)
 {
 	struct itimerval it = { .it_value = { .tv_usec = ms * 1000 } };
 
 	it.it_interval = it.it_value;
-	on_signal(SIGALRM, 0);
 	setitimer(ITIMER_REAL, &it, NULL);
 }
 
-void signals_end(void)
+void signals_begin(int ms)
 {
-	struct itimerval never = { 0 };
+	on_signal(SIGALRM, 0);
+	signals_every(ms);
+}
 
-	setitimer(ITIMER_REAL, &never, NULL);
+void interrupt_after(int ms, int flags)
+{
+	on_signal(SIGALRM, flags);
+	signals_before = signals;
+	signals_every(ms);
+}
+
+void signals_end(void) { signals_every(0); }
+
+void interrupt_over(void)
+{
+	signals_end();
+	interrupted += signals != signals_before;
 }
 
 /* --- the far end --- */
@@ -795,7 +810,7 @@ static int by_name(const void *a, const void *b)
 
 static bool is_chosen(const char *name)
 {
-	return !(only && fnmatch(only, name, 0)) &&
+	return !(only && fnmatch(only, name, FNM_EXTMATCH)) &&
 	       !(left_out && !fnmatch(left_out, name, FNM_EXTMATCH));
 }
 

@@ -103,6 +103,10 @@ void signal_after(int ms, int flags); /* SIGALRM */
 /* Every @ms, in case that the call that one has to end begins late. */
 void signals_begin(int ms);
 void signals_end(void);
+/* The same around one call, which has to sleep when the signal comes.  interrupt_over() counts
+ * into interrupted, once for a call. */
+void interrupt_after(int ms, int flags);
+void interrupt_over(void);
 size_t n(size_t len);          /* @len, unknown to the compiler */
 size_t fill_up(struct ctx *x); /* sends until EAGAIN; bytes */
 /* The same with pieces of that size alone; until EAGAIN so many times in a row. */
@@ -111,6 +115,7 @@ int file_of(struct ctx *x, size_t len); /* a file with the next bytes to send */
 void set_nonblock(int fd);
 
 extern _Atomic int signals;
+extern int interrupted; /* calls: see interrupt_after() */
 extern char buf[1 << 20];
 #define BAD_POINTER ((void *)n(8))
 

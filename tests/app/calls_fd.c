@@ -559,9 +559,10 @@ SCENARIO(open_accept_intr)
 	struct sockaddr_in sa;
 	int l = listener_new(&sa, 5);
 
-	signal_after(30, 0);
+	interrupt_after(30, 0);
 	RES("accept", accept(l, NULL, NULL));
-	out(" signals=%d", signals);
+	interrupt_over();
+	out(" signals=%d", interrupted);
 }
 
 SCENARIO(open_listener_closed)

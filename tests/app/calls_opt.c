@@ -167,10 +167,11 @@ SCENARIO(opt_linger_intr)
 	fill_up(x);
 	linger(x, 1, 5);
 	long long start = ms_now();
-	signal_after(LATER_MS, SA_RESTART);
+	interrupt_after(LATER_MS, SA_RESTART);
 	close_near(x);
+	interrupt_over();
 	took(start, LATER_MS);
-	out(" signals=%d", signals);
+	out(" signals=%d", interrupted);
 }
 
 SCENARIO(opt_linger_far_closes)

@@ -262,11 +262,13 @@ SCENARIO(poll_intr)
 {
 	struct pollfd pfd = { .fd = x->fd, .events = POLLIN };
 
-	signal_after(30, 0);
+	interrupt_after(30, 0);
 	RES("poll", poll(&pfd, n(1), -1));
-	signal_after(30, SA_RESTART);
+	interrupt_over();
+	interrupt_after(30, SA_RESTART);
 	RES("restart", poll(&pfd, n(1), -1));
-	out(" signals=%d", signals);
+	interrupt_over();
+	out(" signals=%d", interrupted);
 }
 
 sigset_t block_alarm(void)
@@ -378,11 +380,13 @@ SCENARIO(select_bad)
 
 SCENARIO(select_intr)
 {
-	signal_after(30, 0);
+	interrupt_after(30, 0);
 	sel(x->fd, 1, 3000, "select");
-	signal_after(30, SA_RESTART);
+	interrupt_over();
+	interrupt_after(30, SA_RESTART);
 	sel(x->fd, 1, 3000, "restart");
-	out(" signals=%d", signals);
+	interrupt_over();
+	out(" signals=%d", interrupted);
 }
 
 SCENARIO(select_pselect_mask)

@@ -534,53 +534,65 @@ SCENARIO(recv_intr)
 	struct iovec iov = { buf, 10 };
 	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
 
-	signal_after(30, 0);
+	interrupt_after(30, 0);
 	RES("recv", recv(x->fd, buf, n(10), 0));
-	signal_after(30, 0);
+	interrupt_over();
+	interrupt_after(30, 0);
 	RES("read", read(x->fd, buf, n(10)));
-	signal_after(30, 0);
+	interrupt_over();
+	interrupt_after(30, 0);
 	RES("readv", readv(x->fd, &iov, 1));
-	signal_after(30, 0);
+	interrupt_over();
+	interrupt_after(30, 0);
 	RES("recvmsg", recvmsg(x->fd, &m, 0));
-	signal_after(30, 0);
+	interrupt_over();
+	interrupt_after(30, 0);
 	mmsg(x, "recvmmsg", 2, 50, 0, NULL);
-	signal_after(30, 0);
+	interrupt_over();
+	interrupt_after(30, 0);
 	RES("recvfrom", recvfrom(x->fd, buf, n(10), 0, NULL, NULL));
-	out(" signals=%d", signals);
+	interrupt_over();
+	out(" signals=%d", interrupted);
 }
 
 SCENARIO(recv_restart)
 {
-	signal_after(20, SA_RESTART);
+	interrupt_after(20, SA_RESTART);
 	far_do(x, FAR_SEND_LATER, 16);
 	recv_got(x, "recv", 16, 0);
-	signal_after(20, SA_RESTART);
+	interrupt_over();
+	interrupt_after(20, SA_RESTART);
 	far_do(x, FAR_SEND_LATER, 16);
 	errno = 0;
 	long r = read(x->fd, buf, n(16));
+	interrupt_over();
 	res("read", r);
 	got(x, buf, r);
-	out(" signals=%d", signals);
+	out(" signals=%d", interrupted);
 }
 
 SCENARIO(recv_intr_waitall)
 {
 	sent_by_far(x, 50);
-	signal_after(30, 0);
+	interrupt_after(30, 0);
 	recv_got(x, "recv", 100, MSG_WAITALL);
+	interrupt_over();
 	sent_by_far(x, 50);
-	signal_after(30, SA_RESTART);
+	interrupt_after(30, SA_RESTART);
 	recv_got(x, "restart", 100, MSG_WAITALL);
+	interrupt_over();
 }
 
 /* signal(7): with a timeout, never restarted. */
 SCENARIO(recv_timeo_intr)
 {
 	rcvtimeo(x, 2000);
-	signal_after(30, SA_RESTART);
+	interrupt_after(30, SA_RESTART);
 	RES("recv", recv(x->fd, buf, n(10), 0));
-	signal_after(30, 0);
+	interrupt_over();
+	interrupt_after(30, 0);
 	RES("read", read(x->fd, buf, n(10)));
+	interrupt_over();
 }
 
 SCENARIO(recv_positioned)

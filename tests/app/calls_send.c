@@ -226,36 +226,42 @@ SCENARIO(send_intr)
 	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
 
 	fill_up(x);
-	signal_after(30, 0);
+	interrupt_after(30, 0);
 	RES("send", send(x->fd, buf, n(10), 0));
-	signal_after(30, 0);
+	interrupt_over();
+	interrupt_after(30, 0);
 	RES("write", write(x->fd, buf, n(10)));
-	signal_after(30, 0);
+	interrupt_over();
+	interrupt_after(30, 0);
 	RES("writev", writev(x->fd, &iov, 1));
-	signal_after(30, 0);
+	interrupt_over();
+	interrupt_after(30, 0);
 	RES("sendmsg", sendmsg(x->fd, &m, 0));
-	out(" signals=%d", signals);
+	interrupt_over();
+	out(" signals=%d", interrupted);
 }
 
 SCENARIO(send_restart)
 {
 	size_t total = fill_up(x);
 
-	signal_after(20, SA_RESTART);
+	interrupt_after(20, SA_RESTART);
 	far_do(x, FAR_RECV_LATER, (long)total);
 	send_made(x, "send", 10, 0);
+	interrupt_over();
 	far_res(x, "far", FAR_RECV, 10);
-	out(" signals=%d", signals);
+	out(" signals=%d", interrupted);
 }
 
 SCENARIO(send_intr_partial)
 {
 	char *large = calloc(64, 1 << 20);
 
-	signal_after(50, 0);
+	interrupt_after(50, 0);
 	long r = send(x->fd, large, n(64 << 20), 0);
+	interrupt_over();
 	out(" %s signals=%d", r > 0 && r < 64 << 20 ? "partial" : "odd",
-	    signals);
+	    interrupted);
 	free(large);
 }
 
@@ -558,8 +564,9 @@ SCENARIO(send_file_intr)
 
 	x->sent -= 1000;
 	fill_up(x);
-	signal_after(30, 0);
+	interrupt_after(30, 0);
 	RES("intr", sendfile(x->fd, file, &off, n(1000)));
+	interrupt_over();
 	out(" offset=%ld", (long)off);
 }
 

@@ -461,11 +461,13 @@ SCENARIO(epoll_intr)
 {
 	int ep = ep_new(x, EPOLLIN);
 
-	signal_after(30, 0);
+	interrupt_after(30, 0);
 	ep_see(ep, "wait", -1);
-	signal_after(30, SA_RESTART);
+	interrupt_over();
+	interrupt_after(30, SA_RESTART);
 	ep_see(ep, "restart", 3000);
-	out(" signals=%d", signals);
+	interrupt_over();
+	out(" signals=%d", interrupted);
 }
 
 SCENARIO(epoll_pwait_mask)
