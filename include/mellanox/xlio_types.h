@@ -2,7 +2,7 @@
 /*
  * mellanox/xlio_types.h - types, values and callbacks of the XLIO socket API
  *
- * Laid out as programs for libxlio expect (LP64); tests/app/xlio_abi.c compares
+ * Laid out as programs for libxlio expect (LP64); tests/xlio/abi.c compares
  * every size and offset.  Names of the published documents and of the shipped
  * headers are both here.  What works where: docs/xlio.md.
  */

@@ -3,7 +3,7 @@
  * base/bell.h - one cheap call that wakes a thread of another process
  *
  *     sleeper:  bell_mine(), sleeps on bell_own_fd()
- *                    | bell_give(): a copy of the descriptor, once, with a hello
+ *                    | bell_fd_get(): a copy of the descriptor, once, with a hello
  *     waker:    bell_keep()  ->  bell_ring()
  *
  * A bell is a timerfd whose timer never runs.  TFD_IOC_SET_TICKS (timerfd_create(2))

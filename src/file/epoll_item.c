@@ -123,7 +123,7 @@ void kick(struct epoll *ep)
 {
 	uint64_t one = 1;
 
-	fence_full(); /* Dekker with wait_sleep(): the list, then the waiters */
+	fence_full(); /* Dekker with ready_sleep(): the list, then the waiters */
 	if ((load_rlx(&ep->rs.n_sleepers) || ep->nested) && ep->kick_fd >= 0)
 		nocancel_write(ep->kick_fd, &one, sizeof(one));
 }
@@ -159,7 +159,7 @@ struct epoll *epoll_new(int fd)
 	return ep;
 }
 
-/* Behind the lock, since no call may use the old number when it has gone. */
+/* Under the lock, so that no call uses the old number once it is closed. */
 void epoll_moved(struct file *fe)
 {
 	GUARD(&fe->ep->lock);

@@ -370,7 +370,7 @@ static struct epitem *tagged_item(const struct epoll *ep, uint64_t data)
 	return ep->shared && !it->merged ? it : NULL;
 }
 
-/* What the kernel returned, with the set locked; see translate(). */
+/* epoll_translate(), with the set locked. */
 static int translate_locked(struct epoll *ep, struct epoll_event *evs, int n,
 			    bool *watched)
 {

@@ -19,10 +19,11 @@
 #include "sock/wait.h"
 
 #define KERNEL_LOOK_CALLS 8
-/* So many wake-ups in vain: let the threads wake that have more to do. */
+/* After so many wake-ups that brought it nothing, a thread leaves them to the threads that
+ * find more to do. */
 #define IDLE_VAIN_MAX 16u
 #define IDLE_LOOK_NS (20 * NS_PER_MS)
-/* The timer slack of a thread, 50 us as a rule, comes on top. */
+/* A nap.  The kernel adds the timer slack of the thread, 50 us as a rule. */
 #define NAP_NS (5 * NS_PER_US)
 #define NAP_SLACK_MAX ((long)(200 * NS_PER_US))
 

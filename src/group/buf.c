@@ -270,7 +270,8 @@ void buf_fini(void)
 void buf_after_fork(void)
 {
 	lock = (struct lock){ 0 };
-	/* What the child still reads stays; it makes new ones. */
+	/* Blocks that the child may still read stay mapped.  The child makes new ones for
+	 * itself. */
 	blocks = NULL;
 	n_blocks = 0;
 	free_chunks = NULL;

@@ -59,7 +59,8 @@ void gsock_discard(struct gsock *s)
 void gsock_terminate(struct group *g, struct gsock *s)
 {
 	s->is_closing = 1;
-	/* The kernel has copies: closing first would lose what it has not. */
+	/* Complete the operations before the close: a close can lose what the kernel has
+	 * not sent yet. */
 	ops_are_over(s);
 	gsock_complete(g, s);
 	uintptr_t handle = s->handle;

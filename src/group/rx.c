@@ -100,7 +100,8 @@ static COLD int starved(struct group *g, struct gsock *s)
 	return gsock_fail(g, s, ENOBUFS) ? 0 : -1;
 }
 
-/* A protocol that notifies us may have told of an end together with these bytes. */
+/* Does the protocol notify us of the end?  Then that notification may have come together
+ * with these bytes. */
 static bool is_told(const struct gsock *s)
 {
 	return s->watch.set && sock_ops(s->sk)->own_events;
@@ -244,14 +245,15 @@ void gsock_rx_discard(struct gsock *s)
 	gsock_sync(s);
 }
 
-/* Not to the group that serves the socket: it is to look, in its next turn. */
+/* A buffer was returned to another group than the one that serves the socket: have that
+ * group look at it in its next turn. */
 static COLD void returned_elsewhere(struct gsock *s)
 {
 	struct group *owner = load_rlx(&s->group);
 
 	if (!owner)
 		return;
-	/* Type-stable: a look for nothing at worst. */
+	/* Groups are never freed: at worst another group looks for nothing. */
 	store_rlx(&owner->has_returns, 1u);
 	fence_full(); /* Dekker with group_arm() */
 	if (load_rlx(&owner->is_armed))

@@ -303,7 +303,8 @@ static void turn_work(struct group *g)
 	}
 }
 
-/* Bytes that the peer's kernel has not acknowledged: asked of a few in each turn. */
+/* Ask the kernel about operations that wait for the peer's acknowledgement: of a few
+ * sockets in each turn. */
 static void turn_acks(struct group *g)
 {
 	struct list *l = g->acks.next;

@@ -55,7 +55,7 @@ static bool timer_set(struct group *g, uint64_t ns)
 	       !timerfd_settime(g->timer_fd, 0, &ts, NULL);
 }
 
-/* Does a socket that waits for its next turn wait for room alone, and gets a notification? */
+/* Does this socket wait for nothing but room, and will it be notified of that? */
 static bool waits_for_room(struct gsock *s)
 {
 	return s->is_direct && s->is_blocked && s->sent != s->limit &&
@@ -63,7 +63,7 @@ static bool waits_for_room(struct gsock *s)
 	       s->lend->arm_room(s->sk, s->fd, !s->watch.is_notified);
 }
 
-/* May there be something to receive, by now or soon, that nobody tells of? */
+/* May there be something to receive, now or soon, of which nobody notifies us? */
 static bool has_more(const struct gsock *s)
 {
 	return s->lend->ready(s->sk) ||
@@ -92,7 +92,8 @@ int group_arm(struct group *g)
 	if (!g->is_asleep)
 		ready_sleep(&g->rs); /* it is asked once more, below */
 	g->is_asleep = true;
-	/* Dekker with who has something for a hot one, and with group_wake()'s callers. */
+	/* Dekker with peers that write to a hot socket, and with the callers of
+	 * group_wake(). */
 	fence_full();
 	if (load_rlx(&g->has_returns))
 		return 1;

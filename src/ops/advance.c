@@ -81,8 +81,8 @@ static void look_as_opener(struct sock *sk, int fd)
 		history_moves(sk);
 }
 
-/* Other connections to the address have moved and gained nothing so far: the socket counts
- * from the next level on, and moves later.  False: it may move now. */
+/* The last connections to this address have moved, and none has paid yet (ops/history.h).
+ * So this socket goes on with the next level, and moves later.  False: it may move now. */
 static bool begins_again(struct sock *sk)
 {
 	bool may = shm_config.learns && !(sk->flags & SOCK_F_EAGER) &&
@@ -102,7 +102,8 @@ static void look_as_acceptor(struct sock *sk, int fd)
 	shm_accept(sk, fd);
 }
 
-/* Asked seldom: the answer takes milliseconds. */
+/* Is this descriptor the only one of its description in all processes?  The answer takes
+ * milliseconds, so this asks only at each look whose number is a power of two. */
 static bool is_sole(const struct sock *sk, int fd)
 {
 	uint32_t n = load_rlx(&sk->n_attempts);
@@ -117,7 +118,7 @@ static enum osf_reason why_alone(const struct sock *sk, int fd)
 	return sock_procs(sk) > 1 ? OSF_REASON_SHARED : shm_why_alone(sk, fd);
 }
 
-/* The reason is no longer that the socket is young. */
+/* Record why the peer has not answered, in place of "the connection is young". */
 static void note_unanswered(struct sock *sk, int fd)
 {
 	if (!sock_start_moving(sk))
@@ -126,7 +127,7 @@ static void note_unanswered(struct sock *sk, int fd)
 	sock_set_mode(sk, SOCK_YOUNG);
 }
 
-/* Another thread or process has pinned it. */
+/* Has another thread or process pinned the socket to the kernel?  Then look no more. */
 static bool stays(struct sock *sk)
 {
 	if (likely(!load_rlx(&sk->w->stays)))

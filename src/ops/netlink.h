@@ -34,12 +34,12 @@ MUST_CHECK int netlink_open(void);
 MUST_CHECK int netlink_listen(void);
 
 /**
- * netlink_route() - how the kernel would send to @key now @fd: of
- * netlink_open(); nobody else may use it during the call @out: all but size is
- * written, also for OSF_ROUTE_NONE
+ * netlink_route() - how the kernel would send to @key now
+ * @fd: of netlink_open(); nobody else may use it during the call
+ * @out: all but size is written, also for OSF_ROUTE_NONE
  *
- * Return: 0, or -errno if the kernel could not be asked.  "There is no route"
- * is an answer, not an error.
+ * Return: 0, or -errno if the kernel could not be asked. "There is no route" is an answer,
+ * not an error.
  */
 MUST_CHECK int netlink_route(int fd, const struct route_key *key,
 			     struct osf_route *out);

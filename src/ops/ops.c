@@ -243,7 +243,8 @@ static void note_accepted(struct sock *sk, int fd, struct sock *listener,
 	count(&arena_totals()->n_accepted, 1);
 }
 
-/* The provider of the rule with which modules were said_for of @listener. */
+/* The provider that the rule for @listener names. ops_listening() told modules of the
+ * listener under this name. */
 static const char *listener_provider(const struct sock *listener)
 {
 	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6,

@@ -64,7 +64,7 @@ MUST_CHECK int ops_accept_first(struct sock *sk, int fd, struct sock *listener,
 				bool streams);
 void ops_accepted(struct sock *sk, int fd, struct sock *listener,
 		  const struct sockaddr *from);
-/* Takes one step towards shared memory, if it may be worth it now.  The
+/* Takes the next step towards shared memory or a port, if that may be worth while now.  The
  * socket's mode is the result. */
 void ops_advance(struct sock *sk, int fd);
 void ops_closed(struct sock *sk);

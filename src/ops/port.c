@@ -24,8 +24,9 @@
 #define ASK_PINGPONGS 16u /* until the judge is asked again */
 #define LO_IFINDEX 1      /* in every network namespace */
 
-/* Without OSF_TCP only a rule moves a connection: nobody sends or acknowledges for a program
- * that neither makes a call on its connections nor sleeps in one. */
+/* Unless OSF_TCP is 1, only a rule moves a connection to our own TCP.  Our TCP sends and
+ * acknowledges only while the program makes a call on one of its connections, or sleeps in
+ * one.  We cannot know whether an unmodified program does that often enough. */
 static bool is_on = true, may_choose;
 
 void port_configure(void)
@@ -96,7 +97,8 @@ bool port_may_take(struct sock *sk, struct question *q, enum osf_reason *why)
 	return true;
 }
 
-/* The connection asks again soon. */
+/* Leave the connection with the kernel, and look again after ASK_PINGPONGS changes of
+ * direction. */
 static void wait(struct sock *sk)
 {
 	store_rlx(&sk->pingpongs_next,
@@ -104,7 +106,7 @@ static void wait(struct sock *sk)
 	sock_set_mode(sk, SOCK_YOUNG);
 }
 
-/* When to look again. */
+/* The connection was busy: look again later, and later each time. */
 static void later(struct sock *sk)
 {
 	uint32_t n = fetch_add(&sk->n_attempts, 1) + 1;
@@ -127,8 +129,8 @@ static bool is_bulk(const struct sock *sk)
 	return bytes / MAX(load_rlx(&sk->pingpongs), 1u) > PINGPONG_BYTES_MAX;
 }
 
-/* The device and the hardware address of the next hop.  Return: 0, or -EAGAIN: a route that is
- * away may come again */
+/* Find the device and the hardware address of the next hop.  Return: 0; -EAGAIN: there is
+ * no route now, but one may come back. */
 static int find_hop(int fd, struct osf_route *r, uint8_t mac[6])
 {
 	struct sockaddr_storage peer;
@@ -168,7 +170,8 @@ void port_look(struct sock *sk, int fd)
 	if (!(sk->flags & SOCK_F_EAGER) && wire_is_waiting())
 		return wait(sk);
 	int err = find_hop(fd, &r, mac);
-	/* With a rule the program waits for osfd. */
+	/* osfd may need some time to open the port.  A program whose rule says tcp waits
+	 * for it; others look again later. */
 	if (!err && !(sk->flags & SOCK_F_EAGER) &&
 	    wire_prepare(r.ifindex) == -EAGAIN) {
 		err = -EAGAIN;

@@ -5,9 +5,10 @@
  *     connected, accepted -> port_may_take() -> young, SOCK_F_PORT
  *     a call, when due    -> port_look()     -> proto/tcp, or a reason
  *
- * A rule that says tcp moves a connection as soon as it can move.  With OSF_TCP=1 others
- * move, too, when they have changed direction often enough, with few bytes each time: bulk is what the
- * kernel does as well.
+ * A connection whose rule says tcp moves as soon as it can.  With OSF_TCP=1 other
+ * connections move, too, once they have changed direction often enough with few bytes each
+ * time.  A connection that carries many bytes in one direction stays: the kernel is as fast
+ * there.
  */
 #pragma once
 
@@ -18,17 +19,19 @@
 
 void port_configure(void); /* reads OSF_TCP */
 
-/* True: the socket stays young until a port takes it; @q is its destination.  @why: written
- * where a port could, and our TCP does not pay for this program */
+/* May a port take the connection?  Then the socket stays young until it does.  @q: its
+ * destination.  @why is written only if a port could take it, and our TCP has been found to
+ * be no faster for this program. */
 bool port_may_take(struct sock *sk, struct question *q, enum osf_reason *why);
 
-/* Moves it if that is worth while now.  The mode is SOCK_UPGRADING, and afterwards the
- * result. */
+/* Moves the connection to a port if that is worth while now.  The caller has set mode
+ * UPGRADING; the mode says the result. */
 void port_look(struct sock *sk, int fd);
 
 /* Has this process a port? */
 bool port_is_open(void);
-/* For who has sockets that no file has: @leave gives those back that are on a port. */
+/* Poll groups have sockets that no file has: they register @leave, which gives back those
+ * that are on a port. */
 void port_on_leave(void (*leave)(enum osf_reason why));
 void port_leave(enum osf_reason why);
 /* The process gives up authority: see wire_drop(). */

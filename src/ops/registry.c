@@ -67,7 +67,8 @@ static bool is_zero(const char *from, const char *to)
 	((s)->size >= offsetof(struct osf_stream_ops, op) + sizeof((s)->op) && \
 	 (s)->op)
 
-/* The struct ends with its required ops, or goes on. */
+/* May a module register these operations, of which its caller knows @known bytes?  The
+ * struct may end before the optional ones. */
 int stream_check(const struct osf_stream_ops *s, size_t known)
 {
 	if (s->size < offsetof(struct osf_stream_ops, pair) ||

@@ -18,16 +18,14 @@
 #include "osf/proto.h"
 
 /**
- * route_get() - the route to @to, as a socket would have it @fd: a socket whose
- * source address, device, mark and namespace count; -1: none
- * @out: all but size is written.  OSF_ROUTE_NONE also if the kernel cannot be
- *       asked, and for a family other than IP
+ * route_get() - the route to @to, as a socket would have it
+ * @fd: a socket whose source address, device, mark and namespace count; -1: none
+ * @out: all but size is written.  OSF_ROUTE_NONE also if the kernel cannot be asked, and
+ * for a family other than IP
  *
- * A v4-mapped address counts as IPv4.  The answer is at most one rtnetlink
- * message old.
+ * A v4-mapped address counts as IPv4.  The answer is at most one rtnetlink message old.
  */
 void route_get(int fd, const struct sockaddr *to, struct osf_route *out);
-/* Is it an address of this host? */
 /* The hardware address of a route's next hop.  Return: 0; -EAGAIN: the kernel does not
  * know it now; or another negative errno */
 MUST_CHECK int route_neigh(const struct osf_route *r, uint8_t mac[6]);

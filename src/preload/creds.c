@@ -145,7 +145,7 @@ void creds_after_clone(long flags)
 		file_unshare();
 }
 
-/* Most processes share nothing, and make no system call more.  errno stays. */
+/* A process that shares nothing makes no system call here. errno stays as it was. */
 #define BEFORE(what)                                                           \
 	do {                                                                   \
 		int saved = errno;                                             \

@@ -13,7 +13,8 @@
 #include "sock/sock_ops.h"
 #include "sock/wait.h"
 
-/* struct sock knows the timeouts only while the bytes are ours. */
+/* The kernel's timeouts for a call on @fd: struct sock knows them only while the bytes are
+ * ours. */
 struct call_wait idle_wait_of(int fd, int dir)
 {
 	uint64_t ns =

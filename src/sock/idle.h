@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * sock/idle.h - kernel calls that would sleep without waiting for base/idle.h
+ * sock/idle.h - blocking calls on the kernel's sockets, while something else must be waited
+ * for
  *
  *     recv      idle_recv(): waits, and takes the rest of MSG_WAITALL in parts
  *     send      idle_send(): parts for which there is room, and waits between them
@@ -9,14 +10,15 @@
  *     connect   idle_connect(): begins, waits, and asks how it ended
  *     accept    wait_idle()  ->  libc's call
  *
- * While base/idle.h has a descriptor, a thread that waits for a socket of the kernel's
- * sleeps on both (sock/wait.h).  The calls below end as the kernel's would: at the
- * timeout, at a handler, after a part.  They go on when another thread closes the
- * descriptor.
+ * base/idle.h may have a descriptor, by which frames and events of rtnetlink arrive. libc's
+ * call would sleep on the socket alone, and nobody would see to that descriptor.  So the
+ * calls below sleep on both (sock/wait.h), and call libc only for what does not sleep.
+ * They end as the kernel's calls would: at the timeout, at a handler, after a part.  They
+ * go on when another thread closes the descriptor.
  *
- * What still sleeps in the kernel, because the call cannot be cut: MSG_WAITALL with
- * MSG_PEEK, control messages or SO_RCVLOWAT; splice() while its pipe is what it waits for;
- * and connect() of a socket that several processes hold.
+ * Some calls cannot be cut into parts, and still sleep in the kernel: MSG_WAITALL with
+ * MSG_PEEK, control messages or SO_RCVLOWAT; splice() while it waits for its pipe; and
+ * connect() of a socket that several processes hold.
  */
 #pragma once
 

@@ -16,7 +16,8 @@
 #include "sock/shared.h"
 
 #define SPINS 200
-/* Before it gives up without a sleep: a half may be busy for a moment only. */
+/* How often a thread that is not to sleep looks: another process may have the half for a
+ * moment only. */
 #define SPINS_VAIN 50
 #define KERNELS 0x00200000l /* PF_KTHREAD, since Linux 2.6.27 */
 #define FOREIGN 0x40000000u /* above all thread ids */
@@ -183,7 +184,8 @@ static bool is_known_here(uint32_t tid)
 	return tid <= INT32_MAX && !is_foreign && !(tid & FOREIGN);
 }
 
-/* Cheap, and does not find one that is dead and whose parent has not asked yet. */
+/* Has the owner gone?  This is cheap, but a zombie, which its parent has not waited for
+ * yet, counts as living. */
 static bool is_gone(uint32_t seen)
 {
 	uint32_t tid = seen & ~LOCK_WAITERS;
@@ -266,8 +268,9 @@ static COLD enum page_got take_or_leave(uint32_t *word)
 	return PAGE_KEPT;
 }
 
-/* A process that was killed may leave many locks.  Until its parent has asked for it, only
- * /proc tells that it is dead: so this is for an owner that was found dead before. */
+/* Is the owner a process that this thread has found dead before?  A process that was killed
+ * may leave many locks.  While it is a zombie only /proc tells that it is dead, so we ask
+ * /proc only about such an owner. */
 static bool is_known_dead(const uint32_t *word, uint32_t seen)
 {
 	uint32_t tid = seen & ~LOCK_WAITERS;

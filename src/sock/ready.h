@@ -75,8 +75,9 @@ struct watch_list {
 	struct watch *first;
 };
 
-/* @is_behind: of the first that came after something which the kernel must be
- * asked for.  The waiter's thread calls this inside ready_drain(). */
+/* Called for each notification.  @is_behind: it is the first that the peer posted after it
+ * had sent something by the kernel, so ask the kernel before you serve it.  The waiter's
+ * thread calls this inside ready_drain(). */
 typedef void ready_news(struct watch *w, unsigned events, bool is_behind,
 			void *arg);
 

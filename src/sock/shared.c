@@ -589,8 +589,8 @@ bool sock_moves_long(const struct sock *sk)
 	return sk->moved_ns && now_ns() - sk->moved_ns > PAGE_WAIT_NS;
 }
 
-/* Who rings holds a half.  Of the two, does a process of our user have one that the
- * caller does not have, or another thread of this process? */
+/* A thread that rings the peer holds a half.  Is there a half that another thread of this
+ * process has, or that a process of our user has and the caller does not? */
 static bool other_is_kept(const struct sock *sk)
 {
 	for (int i = HALF_RX; i <= HALF_TX; i++) {
@@ -621,7 +621,8 @@ bool shared_is_silent(struct sock *sk)
 		sched_yield();
 		if (now - start < PAGE_WAIT_NS)
 			continue;
-		/* In both cases: a hostile process may write this word of each socket. */
+		/* Note the wait in both cases below: a hostile process may write this word
+		 * of each socket, and this thread is to wait once. */
 		page_lock_gives_up(&sk->w->n_ringing);
 		if (other_is_kept(sk))
 			return false;

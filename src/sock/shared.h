@@ -7,31 +7,31 @@
  *     its release   -> page_leave(): export them, unlock
  *     all others have let go  ->  sock_unshare(): its own memory is enough
  *
- * Each process has its own struct sock, with its own pointers, mappings and
- * descriptors.  The page holds numbers: positions in a stream, options, the mode.
- * A process that has dropped its privileges since the fork can still write there.
- * So it is input, as what a peer writes is:
+ * Each process has its own struct sock, with its own pointers, mappings and descriptors.
+ * The page holds numbers: positions in a stream, options, the mode.  A process that has
+ * dropped its privileges since the fork can still write there.  So the page is input, like
+ * what a peer writes:
  *
  *   - sock_words may have any values, and are used where they are;
  *   - positions are copied out of the page once, when the half is taken, and each
  *     is checked (sock_ops.import).  What is used after that is the copy;
- *   - a lock in it is waited for PAGE_WAIT_NS.  A dead owner's is taken over.  A
- *     living owner of our own user has lost its core, or is stopped.  Then calls that
- *     move bytes or look at the socket do without the half (sock.is_kept): a call
- *     that may not wait gets EAGAIN, others come again.  What shutdown() and the like
- *     are to do is noted (sock_words.due), for whoever has the half next.  Only who
- *     hands the descriptor over gives the owner PAGE_PATIENCE_NS, unless it is stopped.
- *     Who looks at many sockets waits once, not for each (page_lock_is_vain()).
+ *   - nobody waits longer than PAGE_WAIT_NS for a lock in the page.  A dead owner's
+ *     lock is taken over.  A living owner of our own user has lost its core, or is
+ *     stopped.  Then calls that move bytes or look at the socket go on without the
+ *     half (sock.is_kept): a call that may not wait gets EAGAIN, others come again.
+ *     shutdown() and the like note what they are to do (sock_words.due), for whoever
+ *     has the half next.  Only a process that hands the descriptor over waits longer,
+ *     for PAGE_PATIENCE_NS, unless the owner is stopped.  A thread that looks at many
+ *     sockets waits once, not for each (page_lock_is_vain()).
  *
- * Where any of this fails, the connection is lost to this process (sock.is_lost):
- * it is reset, and counted, and its page is not entered again.  That is also so
- * when an owner has died with a half that it may have changed: nobody goes on with
- * half a state.  So a call exports after each of its parts, not only at its end
- * (sock_settles_rx()).
+ * Where any of this fails, the connection is lost to this process (sock.is_lost): it is
+ * reset, and counted, and its page is not entered again.  The same happens when an owner
+ * has died with a half that it may have changed: nobody goes on with half a state.  So a
+ * call exports after each of its parts, not only at its end (sock_settles_rx()).
  *
- * Each socket has a page (4096 bytes) of its own, so a process that has let go of
- * a socket passes nothing of it on.  One that keeps the mapping can disturb this
- * connection, as it could with a copy of the descriptor, and no other.
+ * Each socket has a page (4096 bytes) of its own, so a process that has let go of one
+ * socket cannot write to the page of another.  If it keeps the mapping, it can disturb this
+ * connection alone, which it could also do with a copy of the descriptor.
  *
  * A socket that stays with the kernel has no page, only a count of its holders
  * (sock/arena.c).

@@ -2,11 +2,10 @@
 /*
  * sock/sock.h - what every socket is, whatever moves its bytes
  *
- * A struct sock is one open file description of a TCP socket, as one process sees
- * it: its memory, with all pointers and descriptors, is the process's own, and a
- * forked child has a copy.  What processes that hold the description together must
- * agree on are numbers (sock/shared.h).  osf stat reads another struct: st, an
- * entry of the statistics file.
+ * A struct sock is one open file description of a TCP socket, as one process sees it: its
+ * memory, with all pointers and descriptors, is the process's own, and a forked child has a
+ * copy.  What processes that hold the description together must agree on are numbers
+ * (sock/shared.h). osf stat reads another struct: st, an entry of the statistics file.
  *
  * The modes, usually in this order; KERNEL may follow any of them:
  *
@@ -17,11 +16,12 @@
  *   SHM        rings, after what was still in TCP
  *   KERNEL     for good: data calls no longer come here
  *   MODULE     a module of the process moves the bytes (osf/stream.h); then KERNEL
- *   TCP        our own TCP moves them over a port (proto/tcp/conn.h); then KERNEL
+ *   TCP        our own TCP moves them over a port (proto/tcp/conn.h); then YOUNG
+ *              again, or KERNEL
  *
- * Locks, between threads and processes: rx for the receiving half, tx for the sending
- * half.  To change the mode, take both in that order.  If several processes hold the
- * socket, taking a half's lock also brings its numbers up to date.
+ * Locks, between threads and processes: rx for the receiving half, tx for the sending half.
+ * To change the mode, take both in that order.  If several processes hold the socket,
+ * taking a half's lock also brings its numbers up to date.
  */
 #pragma once
 
@@ -45,8 +45,7 @@ enum sock_mode {
 	SOCK_TCP,
 };
 
-/* sock.state: from bit 0, a count of kernel calls in flight while YOUNG; then
- * the mode; then whether other processes may be inside. */
+/* sock.state: from bit 0, a count of kernel calls in flight while YOUNG; then the mode. */
 #define SOCK_COUNT_BITS 20
 #define SOCK_COUNT_MASK ((1u << SOCK_COUNT_BITS) - 1)
 #define SOCK_MODES 16u /* at most */
@@ -61,8 +60,8 @@ enum sock_mode {
 #define SOCK_PROTO_WORDS 64u
 
 /*
- * What threads also look at and change without a lock.  Any value of any of these
- * words is possible, whoever wrote it: see sock.w.
+ * Words that threads also read and write without a lock.  Any process that holds the socket
+ * may write them, so every value is possible, and none may do harm.
  */
 struct sock_words {
 	alignas(CACHE_LINE) int32_t rcvlowat;

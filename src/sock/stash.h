@@ -2,9 +2,8 @@
 /*
  * sock/stash.h - bytes received by a protocol and not yet read
  *
- * fallback_now() of sock/sock_ops.h fills it.  These bytes cannot be put into
- * the kernel's receive queue.  So the caller must deliver them before what
- * follows by TCP.
+ * fallback_now() of sock/sock_ops.h fills it.  These bytes cannot be put into the kernel's
+ * receive queue.  So the caller must deliver them before what follows by TCP.
  *
  * Some of what TCP brings may still be on its way when the stash is filled:
  *
@@ -13,15 +12,18 @@
  *     data[n_first .. n)   what follows
  *     by TCP               bytes that are not of the stream, then the rest
  *
- * Those that are not of the stream are n_skip; or doorbells: what *rung is ahead of n_drained
- * when they have come, and not before, since the other end counts a doorbell before it knows
- * whether it sends it.  When a byte of the stream has come, *rung stays as it is.
+ * The bytes that are not of the stream are of two kinds. n_skip says how many were written
+ * in place of a part of data[].  The others are doorbells: *rung counts those that the
+ * other end has sent, n_drained those that we have discarded, and the difference is still
+ * to come.  The other end counts a doorbell before it knows whether the kernel takes it.
+ * So read *rung only when bytes have come.  Once a byte of the stream has come, *rung does
+ * not change any more.
  *
- * And until a gate opens, nobody may send on the connection.
+ * Nobody may send on the connection before its gate is open.
  *
  * A process may still be writing a part of data[] to TCP.  When it has done so, it says on
- * @writer1 how many bytes that was, an int32_t, and n_skip grows by these.  Then the other end
- * is told, which sends nothing by TCP before that.
+ * @writer1 how many bytes that was, as an int32_t, and n_skip grows by as many.  Only then
+ * the other end is told (@told), and sends by TCP.
  */
 #pragma once
 

@@ -31,7 +31,7 @@ static const struct sockaddr_in here = {
 
 static const struct module_how plain;
 
-/* Modules with streams: tests/app/test_streams.py. */
+/* Modules with streams: tests/unit/stream_pairs.c, tests/app/test_modules.py. */
 struct osf_sock *stream_new(struct sock *sk, const struct osf_stream_ops *ops)
 {
 	return NULL;

@@ -3,7 +3,7 @@
  * tests/unit/ring_held.c - a record whose header is not stored yet hides the rest
  *
  * Either side may store it, and the writer's store never meets a place of the ring
- * that was used again (shm/cork.c).
+ * that was used again (proto/shm/cork.c).
  */
 #include "ring_pair.h"
 
@@ -95,7 +95,7 @@ static void a_header_that_is_there_stays(void **state)
 	pair_fini(&h.p);
 }
 
-/* As shm/cork.c does it: whatever is put behind a record that the reader has taken is
+/* As proto/shm/cork.c does it: whatever is put behind a record that the reader has taken is
  * put there after the hold was given up. */
 static void step(struct held *h, uint32_t what, uint32_t n)
 {

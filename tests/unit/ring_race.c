@@ -3,7 +3,7 @@
  * tests/unit/ring_race.c - one thread produces, another consumes, nobody locks
  *
  * This is what two processes do, and in a build with the thread sanitizer it shows
- * whether R1 and R2 of shm/ring.h order all that they should.
+ * whether R1 and R2 of proto/shm/ring.h order all that they should.
  *
  * Another thread of the consumer's process may ask at any time whether the ring has
  * something, and must not hear that it has nothing while it has.

@@ -2,7 +2,7 @@
 /*
  * tests/unit/ring_stream.c - a ring is a stream: bytes come out once and in order
  *
- * Besides single promises of shm/ring.h, a random producer and a random consumer
+ * Besides single promises of proto/shm/ring.h, a random producer and a random consumer
  * run against the simplest model there is: two counters, sent and received.
  */
 #include "ring_pair.h"

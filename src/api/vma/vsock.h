@@ -2,13 +2,13 @@
 /*
  * api/vma/vsock.h - what this API keeps for a descriptor
  *
- *     vsock_get(fd)  ->  vsock_enter()  ->  receive, call back  ->  end of the block
+ *     vsock_get(fd)  ->  VISIT(), visit_lock_rx()  ->  receive, call back  ->  end of the block
  *
- * A descriptor has a struct vsock from the first call of this API that names it
- * until it is closed.  Copies of the descriptor (dup) are plain descriptors.
+ * A descriptor has a struct vsock from the first call of this API that names it until it is
+ * closed.  Copies of the descriptor (dup) are plain descriptors.
  *
- * The receive lock: one thread at a time receives on a socket and runs its callback.
- * The program's callback runs while its thread holds the lock, and may call anything; a
+ * The receive lock: one thread at a time receives on a socket and runs its callback.  The
+ * program's callback runs while its thread holds the lock, and may call anything; a
  * receiving call on the same descriptor by the same thread finds nothing.
  */
 #pragma once

@@ -183,7 +183,9 @@ static void candidate_step(struct sock *sk, int fd)
 	upgrade_done(sk);
 }
 
-/* A fork takes the locks that the caller holds, so the step is left to a later call. */
+/* A thread that forks takes the locks that the caller holds, and the child must not get a
+ * connection in the middle of this step.  So during a fork the step is left to a later
+ * call. */
 void shm_pending_step(struct sock *sk, int fd)
 {
 	if (!fork_lock_try())
@@ -194,7 +196,8 @@ void shm_pending_step(struct sock *sk, int fd)
 	candidate_step(sk, fd);
 }
 
-/* Also while another thread forks: it waits for the locks that the caller holds. */
+/* This step is also taken while another thread forks, because that thread waits for the
+ * locks that the caller holds. */
 void shm_pending_follow(struct sock *sk, int fd) { candidate_step(sk, fd); }
 
 /* The process needs the candidate's descriptors.  Return true if the

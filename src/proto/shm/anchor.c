@@ -81,9 +81,9 @@ static bool left_unread(const struct sock *sk, bool by_reset)
 }
 
 /*
- * The peer has closed in good order, and then its kernel has reset the
- * connection: it answers a doorbell of ours that came too late, or bytes.  Had
- * TCP carried everything, there would have been no doorbell.
+ * The peer has closed in good order, and then its kernel has reset the connection: its
+ * kernel answers bytes that come after the close, or a doorbell of ours that comes too
+ * late.  Had TCP carried everything, there would have been no doorbell.
  */
 static bool is_bells_reset(const struct sock *sk, uint32_t flags)
 {
@@ -206,10 +206,10 @@ bool anchor_is_closed(const struct sock *sk, int fd)
 }
 
 /*
- * A process that is killed ends all of its connections at once.  So a look that finds one of
- * them open tells that the process lives, and the others need no look of their own until the
- * next one is due.  The end of a single connection does not show there: so each is looked at
- * now and then.
+ * A process that is killed ends all of its connections at once.  So if the kernel says that
+ * one of them is open, the process lives, and its other connections need not be asked about
+ * until the next look is due.  But a single connection may end while its process lives.  So
+ * each connection is looked at now and then all the same.
  */
 bool anchor_peer_lives(const struct sock *sk)
 {
@@ -221,8 +221,9 @@ bool anchor_peer_lives(const struct sock *sk)
 	       !(load_rlx(&shm_peer(sk)->flags) & SEG_SHARED);
 }
 
-/* Of a connection that several processes hold, or that the kernel carries again for
- * whoever has it by now, another process may be the one that lives. */
+/* An open connection shows that the peer's process lives, unless the connection may belong
+ * to another process by now: several processes hold it, or it fell back and was handed
+ * over. */
 static void peer_seen(const struct sock *sk, uint64_t at_ns)
 {
 	const uint32_t others = SEG_SHARED | SEG_FALLBACK | SEG_TX_BACK;

@@ -205,9 +205,10 @@ void anchor_drain(struct sock *sk, int fd)
 	errno = saved;
 }
 
-/* The same, for who reads what comes behind them.  False: some that were counted are still to
- * come.  The peer may have died in between, or its kernel may have dropped them: behind the
- * connection's end none comes.  But what came just before that end is there by now. */
+/* The same, for a caller that reads what TCP brings after the doorbells.  False: a doorbell
+ * that was counted is still to come.  If the connection has ended, none comes any more: the
+ * peer may have died before it sent the doorbell, or its kernel may have dropped it.  What
+ * the peer sent before the end is here by then, so it is discarded once more. */
 bool anchor_drain_all(struct sock *sk, int fd)
 {
 	anchor_drain(sk, fd);
@@ -222,9 +223,10 @@ bool anchor_drain_all(struct sock *sk, int fd)
 }
 
 /*
- * A process has been killed while it rang, or discarded doorbells.  All bytes that our TCP
- * has sent since the stream went to the ring are doorbells, and all that were read from it
- * since the peer's did.  The caller has both halves.
+ * A process that shares the connection was killed while it rang or discarded doorbells, so
+ * our counts may be wrong.  Take the kernel's: all bytes that our TCP has sent since our
+ * stream went to the ring are doorbells, and so are all bytes that were read from TCP since
+ * the peer's stream did.  The caller has both halves.
  */
 bool shm_repair(struct sock *sk, int fd)
 {
@@ -273,8 +275,10 @@ static bool has_uncounted(const struct sock *sk, int fd)
 	return (uint32_t)n > load_acq(&shm_peer(sk)->bells) - drained;
 }
 
-/* A thread that waits for the ring would never sleep, and find nothing.  Meanwhile another
- * thread may have put something else under the number @fd, with unread bytes of its own. */
+/* The anchor has unread bytes that are no doorbells: the peer breaks the protocol.  A
+ * thread that waits for the ring would never sleep, and find nothing, so end the
+ * connection.  But another thread may have put another file under the number @fd, which has
+ * unread bytes of its own. */
 void anchor_not_rung(struct sock *sk, int fd)
 {
 	int saved = errno;

@@ -43,10 +43,11 @@
 /* How long we wait for an answer of another process, which needs a core.  On a machine that
  * runs at all, the answer comes in time. */
 #define ANSWER_NS (10 * NS_PER_S)
-/* How long we wait for one that sleeps in calls on the peer's socket, all of them together.
- * With what a fallback waits for its peer's bytes it is 5 ms. */
+/* How long we wait, in all calls together, for a process that sleeps in a call on the
+ * peer's socket.  A fallback also waits 2 ms for its peer's bytes: 5 ms in all. */
 #define ASLEEP_NS (3 * NS_PER_MS)
-/* Between two looks.  If there were more, it is we who had no core. */
+/* Count at most this much between two looks: if more time has passed, this thread had no
+ * core. */
 #define LOOK_NS (2 * NS_PER_MS)
 #define FAR_BYTES 4096 /* at a time: they lie on the other process's stack */
 #define KEPT_MAX 16
@@ -268,7 +269,8 @@ static bool close_elsewhere(int fd)
 	return true;
 }
 
-/* At the number that it has: to move it is to close it. */
+/* Keep the file open under the number that it has: to move it to another number is to close
+ * it. */
 static void keep(int fd)
 {
 	kept_add(fd);
@@ -381,8 +383,9 @@ static void drain(int fd)
 	}
 }
 
-/* Is anything queued?  A message may be empty, and have descriptors all the same, or hide
- * one that has.  So ask for a part of each message that there is no room for. */
+/* Is anything queued?  A message without bytes may carry descriptors all the same, and may
+ * hide another message behind it.  So have the kernel add control data to each message, for
+ * which there is no room: MSG_CTRUNC then says that there was a message. */
 static bool has_more(int fd)
 {
 	char byte;
@@ -419,7 +422,8 @@ void discard_listener(int fd)
 	while ((ch = nocancel_accept4(fd, NULL, NULL,
 				      SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0)
 		discard_channel(ch);
-	/* Without a free number, those who have connected stay in there. */
+	/* Without a free descriptor we cannot accept those who have connected: the process
+	 * that closes the listener closes them, too. */
 	if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
 		let_go(fd);
 	else

@@ -228,8 +228,8 @@ static COLD unsigned anchor_end_events(const struct sock *sk, int fd)
 	return shm_w(sk)->peer_died ? ev : ev | (tcp_events(fd, 0) & POLLERR);
 }
 
-/* A socket that is shut in both directions answers what the peer still sends with a
- * reset, and has that error itself. */
+/* If one side is shut in both directions, its kernel answers what the other side still
+ * sends with a reset.  Ask the kernel if that has happened. */
 static COLD void ask_for_reset(struct sock *sk, int fd)
 {
 	if (load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN)
@@ -258,7 +258,8 @@ unsigned shm_events(struct sock *sk, int fd)
 		shm_poll_corked(sk);
 	/* Once: this line is the peer's. */
 	uint32_t peer = load_acq(&shm_peer(sk)->flags); /* S2 */
-	/* A thread that only sleeps here ends our direction, too. */
+	/* The peer wants to fall back.  Do our part here as well, because this thread may
+	 * do nothing but sleep. */
 	if (unlikely(peer & SEG_WANT_BACK) && shm_wants_back(sk))
 		shm_fallback(sk, fd, OSF_REASON_NONE);
 	bool rx_done = load_rlx(&shm_w(sk)->rx_eof) || peer & SEG_TX_FIN ||

@@ -280,9 +280,10 @@ static int fallback_now_locked(struct sock *sk, int fd, enum osf_reason why,
 	return 1;
 }
 
-/* The next user of the descriptor cannot be put off.  So another process that has only lost
- * its core is given time.  One that is stopped keeps the half for as long as somebody likes.
- * False: a relay has to wait for it. */
+/* Take both halves.  The next user of the descriptor cannot be put off, so another process
+ * that has merely lost its core is given time to release its half.  A process that was
+ * stopped may keep it for as long as somebody likes.  False: a relay has to wait for that
+ * one. */
 static bool take_both(struct sock *sk, int fd)
 {
 	uint64_t start = now_ns();
@@ -318,8 +319,9 @@ int shm_fallback_now(struct sock *sk, int fd, enum osf_reason why, bool gently,
 	return r;
 }
 
-/* The relay has the program's memory as it was when the relay was made: another thread may
- * have been inside a lock of this process.  So nothing is asked of the peer's process. */
+/* This runs in the relay, whose memory is a copy of the program's.  Another thread of the
+ * program may have held a lock of this process when the copy was made.  So this asks
+ * nothing of the peer's process, which would take such locks. */
 int shm_fallback_late(struct sock *sk, int fd, enum osf_reason why,
 		      struct stash *st)
 {

@@ -2,7 +2,7 @@
 /*
  * proto/shm/opt.c - options and states of which the anchor knows only a part
  *
- *     sock/opt.c, preload/opt.c  ->  shm/table.c  ->  options, TCP_INFO, marks
+ *     sock/opt.c, preload/opt.c  ->  table.c  ->  options, TCP_INFO, marks
  */
 #include <errno.h>
 #include <linux/tcp.h>

@@ -302,7 +302,7 @@ int ring_push_mark(struct ring_tx *tx, enum ring_mark mark)
 {
 	uint32_t off = tx->head;
 
-	if (off > tx->size - 2 * RING_ALIGN) /* not ours, then: shm/shared.c */
+	if (off > tx->size - 2 * RING_ALIGN) /* not ours, then: shared.c */
 		return -EPROTO;
 	/* RING_RESERVE keeps these lines free in front of tail or end. */
 	store_rlx(&tx->head, tx->head + RING_ALIGN);

@@ -44,8 +44,8 @@ static bool is_bad(const struct iovec *iov, size_t n)
 	return false;
 }
 
-/* The peer's flags say that its stream has ended in the ring.  Its mark comes first, and
- * what comes before that. */
+/* The peer's flags say that its stream has ended in the ring, and the ring looked empty
+ * before.  By now the mark must be there, perhaps after bytes that we have not seen yet. */
 static COLD ssize_t rx_unmarked(struct sock *sk, int fd)
 {
 	if (ring_rx_ready(&shm_of(sk)->rx))
@@ -104,9 +104,10 @@ static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 	return rx_end(sk, fd);
 }
 
-/* So much was read that the ring could hold it all.  Had the peer ended before?  An honest
- * ring is empty then.  One that leads in a circle never is, and a process that has ended would
- * keep ours busy for ever.  Bytes that lie outside the ring are another matter. */
+/* We have read as much as the ring can hold.  If the peer had ended before that, an honest
+ * ring is empty now.  A ring that leads in a circle is never empty, and a process that has
+ * ended would keep ours busy for ever.  Bytes that lie outside of the ring are another
+ * matter. */
 static COLD bool rx_outlives(struct sock *sk, int fd)
 {
 	struct shm_conn *c = shm_of(sk);

@@ -85,8 +85,9 @@ static int is_over(struct sock *sk, int fd)
 #define SLEEPERS 4
 static_assert(!(SLEEPERS & (SHUT_BIT_RD | SHUT_BIT_WR)), "");
 
-/* The caller holds the tx lock.  SHUT_BIT_*: the kernel's socket has to be shut, too, in
- * these directions; SLEEPERS: threads that sleep there have to be woken. */
+/* Shut the direction in the ring.  The caller holds the tx lock.  Return what the caller
+ * has to do to the kernel's socket: SHUT_BIT_*: shut it in these directions, too; SLEEPERS:
+ * wake threads that sleep there; 0: nothing. */
 static int shut_locked(struct sock *sk, int fd, int how)
 {
 	if (how != SHUT_WR)
@@ -109,9 +110,9 @@ static int shut_locked(struct sock *sk, int fd, int how)
 	return both ? shut : sleepers ? SLEEPERS : 0;
 }
 
-/* @shut: what the program has shut with this call and the ones before, of which the kernel
- * has not heard.  Only a kernel that has heard of both directions answers with a reset what
- * the peer still sends. */
+/* Shut the kernel's socket, too.  @shut: all directions that the program has shut, with
+ * this call and before, because the kernel has not been told of those before.  Only a
+ * kernel that has been told of both answers with a reset what the peer still sends. */
 static int shut_tcp(struct sock *sk, int fd, uint8_t shut)
 {
 	/* It may be over by now: our FIN may have met the peer's. */
@@ -201,7 +202,7 @@ int shm_fallback(struct sock *sk, int fd, enum osf_reason reason)
 {
 	int err = fallback_try(sk, fd, reason);
 
-	/* What the peer has asked for, it goes on asking for. */
+	/* If the peer has asked for it, its flag stays set, and the next call tries again. */
 	if (likely(!err) || reason == OSF_REASON_NONE)
 		return err;
 	SOCK_PUT(sk, due_why, (uint8_t)reason);

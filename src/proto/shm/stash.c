@@ -189,7 +189,8 @@ static void sync_bells(struct sock *sk, int fd, struct stash *st,
 	}
 }
 
-/* All of it is in the peer's socket, or nearly so: the end of the stream comes by TCP, too. */
+/* All of the stash is in the peer's socket, or will be: pass the end of the stream on by
+ * TCP, too. */
 static void put_end(struct far_end *other, struct stash *st)
 {
 	bool is_late = st->has_end && far_shut(other);

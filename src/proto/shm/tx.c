@@ -267,7 +267,8 @@ HOT static inline ssize_t tx_small(struct sock *sk, int fd,
 static ssize_t tx_once(struct sock *sk, int fd, struct iov_cursor *c,
 		       size_t left, int flags)
 {
-	/* What only the ring's bytes change, ring.changes tells. */
+	/* ring_tx.changes tells other holders of what changes in the ring alone.  Whatever
+	 * else the call may change has to be told here. */
 	if (unlikely(sk->is_lost || !shm_w(sk)->tx_ring || flags & MSG_MORE ||
 		     shm_of(sk)->corked_bytes))
 		sock_changes_tx(sk);

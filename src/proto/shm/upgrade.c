@@ -143,11 +143,11 @@ static void refuse_segment(struct sock *sk, int fd, uint32_t ring_size)
 }
 
 /*
- * A child shares what its parent has.  If it gives up authority, it has to leave the
- * memory of a connection (file/unshare.c), and a segment that is not taken by then
- * could only be revoked for good.  So a process takes it back before it forks, and both
- * sides try again later: this one when it is the only holder.  A thread that sleeps on
- * the connection, or a set that watches it, would still use the segment.
+ * The process is about to fork, and this connection's segment is not taken yet.  Take the
+ * segment back, and let both sides try again later, this one when it is the only holder.  A
+ * child that gives up authority has to leave the memory that it shares (file/unshare.c),
+ * and could then only revoke such a segment for good.  Not if a thread sleeps on the
+ * connection or a set watches it, because these would go on using the segment.
  */
 void shm_pending_undo(struct sock *sk, int fd)
 {
@@ -303,9 +303,9 @@ enum osf_reason shm_why_alone(const struct sock *sk, int fd)
 	return by_osf ? OSF_REASON_NO_PROPOSAL : OSF_REASON_PEER_KERNEL;
 }
 
-/* The child will share the connection with its parent.  News must wake both
- * processes, so the peer rings the anchor from now on.  The parent has the segment
- * in its page tables; the child would have to get it there first. */
+/* The child will share the connection with its parent.  News must wake both processes, so
+ * the peer rings the anchor from now on.  Touch the segment here as well: the parent has it
+ * in its page tables, and the child would have to fault it in first. */
 void shm_before_fork(struct sock *sk)
 {
 	if (shm_of(sk)->seg && sock_is_ours(sk))

@@ -357,8 +357,9 @@ static int ring_sleep(struct wait *w, const struct timespec *left)
 }
 
 /*
- * The kernel carries this direction; or nobody does, because the peer may be putting back
- * what it has not read.  Nobody has to be told that the thread sleeps.
+ * Waiting while the kernel carries this direction.  Or nobody carries it, because the peer
+ * may still be putting back what it has not read.  There is nobody to be told that this
+ * thread sleeps.
  */
 
 static void nobody_told(struct wait *w) {}
@@ -469,7 +470,7 @@ static bool is_ignored(int sig)
 					    sig == SIGURG || sig == SIGWINCH);
 }
 
-/* Is a signal pending that would have ended the sleep, were it not blocked? */
+/* Is a signal pending whose handler would have ended the sleep if we had not blocked it? */
 static bool has_signal(const sigset_t *mask)
 {
 	sigset_t due;

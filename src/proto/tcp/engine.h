@@ -2,7 +2,7 @@
 /*
  * proto/tcp/engine.h - a stack of our own TCP on a port of a device
  *
- *     osfd's grant -> engine_open() -> engine_turn() -> connections: tcp/calls.h
+ *     osfd's grant -> engine_open() -> engine_in(), engine_out() -> connections: tcp/calls.h
  *
  * The stack has those connections of the host's that were imported into it; the kernel
  * has the others, so a segment that belongs to none of ours is dropped without an answer.
