@@ -9,7 +9,8 @@ tests/style/house.py - rules of the house that a machine can count
     the words   docs/map.md has at most 20 words of our own, none of them twice, and each
                 is in use
     shadows     a word that had two meanings does not come back in its second one
-    names       a source file that comments and docs name by its path is there
+    names       a source file that comments and docs name by its path is there, and so is
+                a function, macro or member that a comment calls name()
     titles      a file's own comment begins with the file's own path
 """
 import os
@@ -22,6 +23,11 @@ READS_A_MODE = re.compile(r"\b(sock_mode|state_mode|SOCK_MODE_MASK)\b|"
                           r"\bSOCK_(YOUNG|UPGRADING|PENDING|SHM|MODULE|TCP)\b")
 A_PATH = re.compile(r"(?<![\w/.<-])(?:src/)?((?:base|ip|port|osfd|tcp|sock|proto|rdma|cm|ops|"
                     r"group|file|api|preload)/[\w/]+\.(?:c|h|def))\b(?![*(])")
+A_CALL = re.compile(r"\b([A-Za-z_]\w+)\(\)")
+# The kernel's, libc's and libibverbs' own; wildcards; and what ## puts together.
+ELSEWHERE = {"sock_register", "put_cmsg", "pselect6", "clock_getres", "pthread_cancel",
+             "ibv_start_poll", "ibv_wr_start", "ibv_wr_send", "ibv_wr_set_sge",
+             "ibv_wr_complete", "osf_f", "ibv_f", "read_ours"}
 LINES_MAX = 70
 WORDS_MAX = 20
 A_TITLE = re.compile(r"((?:[\w-]+/)+[\w.-]+\.\w+) - ")
@@ -37,10 +43,24 @@ SHADOWS = [
 ]
 
 
+A_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+
+
+def blank(text):
+    return re.sub(r"[^\n]", " ", text)
+
+
 def without_comments(text):
-    def blank(found):
-        return re.sub(r"[^\n]", " ", found.group(0))
-    return re.sub(r"/\*.*?\*/|//[^\n]*", blank, text, flags=re.S)
+    return A_COMMENT.sub(lambda found: blank(found.group(0)), text)
+
+
+def only_comments(text):
+    """The same lines, without what is not in a comment."""
+    parts, end = [], 0
+    for found in A_COMMENT.finditer(text):
+        parts += [blank(text[end:found.start()]), found.group(0)]
+        end = found.end()
+    return "".join(parts)
 
 
 def seam(path, lines):
@@ -76,6 +96,16 @@ def names(path, lines):
                 tree.wrong("%s:%d" % (path, i), "there is no %s" % name)
 
 
+def calls(comments, source):
+    """@comments: of each file.  What it calls name() has to stand somewhere in @source."""
+    known = set(re.findall(r"\w+", source)) | ELSEWHERE
+    for path, text in comments:
+        for i, line in enumerate(text.split("\n"), 1):
+            for name in A_CALL.findall(line):
+                if name not in known:
+                    tree.wrong("%s:%d" % (path, i), "there is no %s()" % name)
+
+
 def title(path, lines):
     for line in lines[:TITLE_LINES]:
         says = A_TITLE.search(line)
@@ -96,10 +126,13 @@ def words(source):
 
 
 def main():
-    source = []
+    source, code, comments = [], [], []
     for path in tree.files(".c", ".h", under=["src/", "include/", "tools/"]):
         text = tree.read(path)
-        lines = without_comments(text).split("\n")
+        bare = without_comments(text)
+        lines = bare.split("\n")
+        code.append(bare)
+        comments.append((path, only_comments(text)))
         if path.startswith("src/"):
             source.append(text)
         if path.startswith(tuple(ABOVE_THE_SEAM)):
@@ -112,6 +145,9 @@ def main():
     for path in tree.files(".md", under=["docs/", "README.md"]):
         if not path.startswith("docs/notes/"):
             names(path, tree.read(path).split("\n"))
+    for path in tree.files(".def"):
+        code.append(tree.read(path))
+    calls(comments, "\n".join(code))
     words("\n".join(source))
     tree.verdict("house")
 
