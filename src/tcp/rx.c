@@ -317,25 +317,22 @@ static void text_rx(struct tcp_conn *c, struct arrival *a)
 		conn_peer_shut(c);
 }
 
-/* 3.10.7.4: the other states */
-static void synchronised_rx(struct tcp_conn *c, struct arrival *a)
+/* The peer's SYN again, in SYN-RECEIVED.  False: nothing in the segment is new. */
+static bool syn_again_rx(struct tcp_conn *c, struct tcp_seg *seg)
 {
-	struct tcp_seg *seg = &a->seg;
+	unsigned kind = seg->flags & (TCP_SYN | TCP_ACK | TCP_RST);
 
+	if (!seq_eq(seg->seq, c->irs))
+		return true;
 	/* The peer sends its SYN again: our SYN-ACK was lost. */
-	if (c->state == TCP_SYN_RCVD && !(c->flags & CONN_FIN_SENT) &&
-	    seq_eq(seg->seq, c->irs) &&
-	    (seg->flags & (TCP_SYN | TCP_ACK | TCP_RST)) == TCP_SYN) {
+	if (kind == TCP_SYN && !(c->flags & CONN_FIN_SENT)) {
 		drop(c->stack, DROP_DUPLICATE);
 		conn_set_pending(c, TX_SYN);
-		return;
+		return false;
 	}
 	/* In a simultaneous open the peer sends its SYN a second time, with the ACK of
 	 * ours.  Only the ACK is new. */
-	if (c->state == TCP_SYN_RCVD && seq_eq(seg->seq, c->irs) &&
-	    (seg->flags & (TCP_SYN | TCP_ACK | TCP_RST)) ==
-		(TCP_SYN | TCP_ACK) &&
-	    is_open_acked(c, seg->ack)) {
+	if (kind == (TCP_SYN | TCP_ACK) && is_open_acked(c, seg->ack)) {
 		seg->flags &= (uint8_t)~TCP_SYN;
 		seg->seq = seq_add(seg->seq, 1);
 		/* The window of a SYN is not scaled (RFC 7323 section 2.2), but the
@@ -343,6 +340,16 @@ static void synchronised_rx(struct tcp_conn *c, struct arrival *a)
 		seg->wnd >>= c->snd_wscale;
 		conn_set_pending(c, TX_ACK);
 	}
+	return true;
+}
+
+/* 3.10.7.4: the other states */
+static void synchronised_rx(struct tcp_conn *c, struct arrival *a)
+{
+	struct tcp_seg *seg = &a->seg;
+
+	if (c->state == TCP_SYN_RCVD && !syn_again_rx(c, seg))
+		return;
 	/* First. */
 	if (!check_sequence(c, seg))
 		return;

@@ -20,6 +20,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -293,3 +294,50 @@ SCENARIO(both_write_first_in_60_mb, .near = near_writes_first,
 	 .far = far_writes_first, .before = limit_as, .arg = 60 << 10);
 SCENARIO(limited_from_start, .near = works, .far = far_echo,
 	 .flags = FROM_START);
+
+/* --- a buffer that the program may not write to --- */
+
+#define N_PARTS 16 /* so many make a connection worth a move */
+#define PART_BYTES 20000
+#define ANSWER_BYTES 100
+
+static void far_answers(struct ctx *x)
+{
+	for (int i = 0; i < N_PARTS; i++) {
+		need(stream_recv(&x->s, PART_BYTES), "recv: %m");
+		need(stream_send(&x->s, ANSWER_BYTES), "send: %m");
+		tell(x, 1);
+	}
+	far_echo(x);
+}
+
+static void need_fault(struct ctx *x)
+{
+	void *page =
+	    mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	errno = 0;
+	ssize_t r = recv(x->fd, page, 50, MSG_DONTWAIT);
+	need(r == -1 && errno == EFAULT, "%s: %zd, %m", stage, r);
+	munmap(page, 4096);
+}
+
+/* The connection moves while bytes lie unread in TCP.  If it moves at once they lie in the
+ * ring, where such a read is the program's fault. */
+static void near_reads_to_nowhere(struct ctx *x)
+{
+	const char *after = getenv("OSF_UPGRADE_TURNS");
+
+	for (int i = 0; i < N_PARTS; i++) {
+		need(stream_send(&x->s, PART_BYTES), "send: %m");
+		hear(x);
+	}
+	stage = "a read to a page without access";
+	if (!after || strcmp(after, "0"))
+		need_fault(x);
+	need(stream_recv(&x->s, N_PARTS * ANSWER_BYTES), "the same bytes: %m");
+	need_upgraded(x);
+}
+
+SCENARIO(no_access, .near = near_reads_to_nowhere, .far = far_answers,
+	 .flags = LAZY_TOO);

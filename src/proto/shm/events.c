@@ -98,6 +98,7 @@ static void pending_ask(struct sock *sk, int fd)
  * just become ready, because then the readable bytes may be a doorbell. */
 static COLD bool kernel_events(struct sock *sk, int fd, unsigned *ev)
 {
+	unsigned tcp;
 	int looks = 0;
 
 	do {
@@ -105,10 +106,11 @@ static COLD bool kernel_events(struct sock *sk, int fd, unsigned *ev)
 			pending_ask(sk, fd);
 		if (sock_mode(sk) == SOCK_SHM)
 			return false;
-		*ev = tcp_events(fd, POLLIN | POLLOUT | POLLPRI);
-	} while (*ev & POLLIN && sock_mode(sk) == SOCK_PENDING &&
+		tcp = tcp_events(fd, POLLIN | POLLOUT | POLLPRI);
+	} while (tcp & POLLIN && sock_mode(sk) == SOCK_PENDING &&
 		 load_acq(&shm_peer(sk)->flags) & SEG_READY &&
 		 !sk->w->anchor_err && ++looks < SHM_LOOKS_MAX);
+	*ev = tcp;
 	return true;
 }
 
@@ -236,9 +238,62 @@ static COLD void ask_for_reset(struct sock *sk, int fd)
 		anchor_ask(sk, fd);
 }
 
-unsigned shm_events(struct sock *sk, int fd)
+/* What the receiving half says.  *@is_over: nothing comes after what is there. */
+static inline unsigned rx_events(struct sock *sk, int fd, uint32_t peer,
+				 uint8_t shut, bool *is_over)
 {
 	unsigned ev = 0;
+
+	*is_over = load_rlx(&shm_w(sk)->rx_eof) || peer & SEG_TX_FIN ||
+		   shut & SHUT_BIT_RD;
+	if (unlikely(load_rlx(&shm_w(sk)->rx_back)))
+		return rx_back_events(sk, fd);
+	if (unlikely(load_rlx(&shm_w(sk)->rx_tcp)) &&
+	    rx_tcp_events(sk, fd, &ev)) {
+		if (peer & SEG_TX_FIN && !(shut & SHUT_BIT_RD))
+			*is_over = !rx_tcp_is_short(sk, fd);
+		return ev;
+	}
+	if (!*is_over && !rx_enough(sk))
+		return 0;
+	if (!*is_over && unlikely(may_be_back(sk)) && rx_goes_back(sk))
+		return rx_back_events(sk, fd);
+	return POLLIN | POLLRDNORM;
+}
+
+/* Does nobody carry our direction, because the peer may be putting back what it has not
+ * read? */
+static inline bool tx_is_nobodys(struct sock *sk, int fd, uint32_t peer)
+{
+	if (likely(!(peer & SEG_FALLBACK)) || !shm_is_unsettled(sk))
+		return false;
+	store_rlx(&shm_of(sk)->saw_unsettled, (uint8_t)1);
+	anchor_ask(sk, fd);
+	return shm_is_unsettled(sk);
+}
+
+/* What the sending half says. */
+static inline unsigned tx_events(struct sock *sk, int fd, uint32_t peer,
+				 uint8_t shut)
+{
+	unsigned ev = 0;
+
+	if (unlikely(tx_is_nobodys(sk, fd, peer)))
+		return 0;
+	if (unlikely(!load_rlx(&shm_w(sk)->tx_ring)))
+		return queue_events(sk, fd, POLLOUT | POLLWRNORM);
+	if (unlikely(load_rlx(&sk->w->errq)))
+		ev = queue_events(sk, fd, 0);
+	if (shut & SHUT_BIT_WR || peer & (SEG_CLOSED | SEG_SHUT) ||
+	    tx_writable(sk, fd))
+		ev |= POLLOUT | POLLWRNORM;
+	return ev;
+}
+
+unsigned shm_events(struct sock *sk, int fd)
+{
+	unsigned ev;
+	bool is_over;
 
 	sock_refresh(sk);
 	if (unlikely(load_rlx(&sk->is_kept)) &&
@@ -262,50 +317,17 @@ unsigned shm_events(struct sock *sk, int fd)
 	 * do nothing but sleep. */
 	if (unlikely(peer & SEG_WANT_BACK) && shm_wants_back(sk))
 		shm_fallback(sk, fd, OSF_REASON_NONE);
-	bool rx_done = load_rlx(&shm_w(sk)->rx_eof) || peer & SEG_TX_FIN ||
-		       shut & SHUT_BIT_RD;
-	if (unlikely(load_rlx(&shm_w(sk)->rx_back))) {
-		ev |= rx_back_events(sk, fd);
-	} else if (unlikely(load_rlx(&shm_w(sk)->rx_tcp)) &&
-		   rx_tcp_events(sk, fd, &ev)) {
-		if (peer & SEG_TX_FIN && !(shut & SHUT_BIT_RD))
-			rx_done = !rx_tcp_is_short(sk, fd);
-	} else if (rx_done) {
-		ev |= POLLIN | POLLRDNORM;
-	} else if (rx_enough(sk)) {
-		ev |= unlikely(may_be_back(sk)) && rx_goes_back(sk)
-			  ? rx_back_events(sk, fd)
-			  : POLLIN | POLLRDNORM;
-	}
-	bool by_tcp = !load_rlx(&shm_w(sk)->tx_ring);
-	bool by_none = unlikely(peer & SEG_FALLBACK) && shm_is_unsettled(sk);
-	if (unlikely(by_none)) {
-		store_rlx(&shm_of(sk)->saw_unsettled, (uint8_t)1);
-		anchor_ask(sk, fd);
-		by_none = shm_is_unsettled(sk);
-	}
-	if (unlikely(by_none))
-		;
-	else if (unlikely(by_tcp))
-		ev |= queue_events(sk, fd, POLLOUT | POLLWRNORM);
-	else if (unlikely(load_rlx(&sk->w->errq)))
-		ev |= queue_events(sk, fd, 0);
+	ev = rx_events(sk, fd, peer, shut, &is_over);
+	ev |= tx_events(sk, fd, peer, shut);
 	if (unlikely(shut == (SHUT_BIT_RD | SHUT_BIT_WR) || peer & SEG_SHUT))
 		ask_for_reset(sk, fd);
 	if (unlikely(load_rlx(&sk->w->anchor_end) != ANCHOR_OPEN)) {
 		ev |= anchor_end_events(sk, fd);
-		rx_done = true;
+		is_over = true;
 	}
 	if (unlikely(peer & SEG_TX_BACK))
 		ev |= tcp_events(fd, POLLPRI) & POLLPRI;
-	if (likely(!by_tcp && !by_none) &&
-	    (shut & SHUT_BIT_WR || peer & (SEG_CLOSED | SEG_SHUT) ||
-	     tx_writable(sk, fd)))
-		ev |= POLLOUT | POLLWRNORM;
-	if (rx_done) {
-		ev |= POLLRDHUP;
-		if (shut & SHUT_BIT_WR)
-			ev |= POLLHUP;
-	}
+	if (is_over)
+		ev |= shut & SHUT_BIT_WR ? POLLRDHUP | POLLHUP : POLLRDHUP;
 	return ev;
 }

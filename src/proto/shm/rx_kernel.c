@@ -18,6 +18,7 @@
 #include "base/nocancel.h"
 #include "proto/shm/rx.h"
 
+#define LOOK_AGAIN (GO_ON_IN_RING + 1) /* instead of a number of bytes */
 #define END_LOOKS_MAX                                                          \
 	64u /* at bytes that the peer goes on sending behind the end */
 
@@ -106,17 +107,53 @@ static COLD ssize_t rx_readahead(struct sock *sk, int fd, struct iov_cursor *c,
 }
 
 /*
- * Receive what TCP still has.  Until we know K, a doorbell could look like
- * data.  So look at the bytes first and check for K afterwards.  If K is still
- * unknown, none of those bytes is a doorbell, because the peer says K before
- * it rings.
+ * Take up to @want bytes from TCP.  Until we know K, a doorbell could look like data.  So
+ * look at the bytes first and check for K afterwards.  If K is still unknown, none of those
+ * bytes is a doorbell, because the peer says K before it rings.
  */
+static COLD ssize_t rx_tcp_take(struct sock *sk, int fd, struct iov_cursor *c,
+				size_t want, int flags, bool known)
+{
+	struct iovec iov[CURSOR_REST_MAX];
+	size_t max = known ? MIN(want, (size_t)shm_of(sk)->rx_tcp_left) : want;
+	struct msghdr msg = { .msg_iov = iov,
+			      .msg_iovlen = cursor_rest(c, iov, max) };
+	/* MSG_TRUNC: only count the bytes. */
+	ssize_t r =
+	    nocancel_recvmsg(fd, &msg, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
+	int err = errno;
+
+	if (!known && shm_rx_is_known(sk)) {
+		if (r < 0)
+			anchor_note(sk, err); /* comes after the ring */
+		return LOOK_AGAIN;
+	}
+	if (r > 0) {
+		msg.msg_iovlen = cursor_rest(c, iov, (size_t)r);
+		r = nocancel_recvmsg(
+		    fd, &msg, (flags & (MSG_TRUNC | MSG_PEEK)) | MSG_DONTWAIT);
+		err = errno; /* EFAULT: the look has copied nothing */
+	}
+	if (r > 0 && !(flags & MSG_PEEK)) {
+		shm_of(sk)->rx_tcp_base += (uint64_t)r;
+		shm_of(sk)->rx_tcp_left -= known ? r : 0;
+		count(&sk->st->rx_bytes_inet, (uint64_t)r);
+	}
+	if (!r && sk->w->anchor_deaf && !(sk->w->shut & SHUT_BIT_RD) &&
+	    !anchor_has_fin(fd))
+		return -EAGAIN;
+	if (r <= 0)
+		return r < 0 ? -err : anchor_error(sk);
+	cursor_skip(c, (size_t)r);
+	return r;
+}
+
 COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c, size_t want,
 		    int flags)
 {
-	struct iovec iov[CURSOR_REST_MAX];
+	ssize_t r;
 
-	for (;;) {
+	do {
 		if (sock_mode(sk) == SOCK_PENDING) {
 			if (!sock_take_tx(sk))
 				return shm_kept(sk);
@@ -134,40 +171,9 @@ COLD ssize_t rx_tcp(struct sock *sk, int fd, struct iov_cursor *c, size_t want,
 			return GO_ON_IN_RING;
 		if (known && !shm_of(sk)->rx_tcp_left)
 			return shm_is_broken(sk) ? -ECONNRESET : shm_kept(sk);
-		size_t max =
-		    known ? MIN(want, (size_t)shm_of(sk)->rx_tcp_left) : want;
-		struct msghdr msg = { .msg_iov = iov,
-				      .msg_iovlen = cursor_rest(c, iov, max) };
-		/* MSG_TRUNC: only count the bytes. */
-		ssize_t r = nocancel_recvmsg(
-		    fd, &msg, MSG_PEEK | MSG_TRUNC | MSG_DONTWAIT);
-		int err = errno;
-		if (!known && shm_rx_is_known(sk)) {
-			if (r < 0)
-				anchor_note(sk, err); /* comes after the ring */
-			if (shm_of(sk)->rx_tcp_left >= 0)
-				continue;
-			return rx_impossible(sk, fd, "its count of TCP bytes");
-		}
-		if (r > 0) {
-			msg.msg_iovlen = cursor_rest(c, iov, (size_t)r);
-			r = nocancel_recvmsg(fd, &msg,
-					     (flags & (MSG_TRUNC | MSG_PEEK)) |
-						 MSG_DONTWAIT);
-			if (r > 0 && !(flags & MSG_PEEK)) {
-				shm_of(sk)->rx_tcp_base += (uint64_t)r;
-				shm_of(sk)->rx_tcp_left -= known ? r : 0;
-				count(&sk->st->rx_bytes_inet, (uint64_t)r);
-			}
-		}
-		if (!r && sk->w->anchor_deaf && !(sk->w->shut & SHUT_BIT_RD) &&
-		    !anchor_has_fin(fd))
-			return -EAGAIN;
-		if (r <= 0)
-			return r < 0 ? -err : anchor_error(sk);
-		cursor_skip(c, (size_t)r);
-		return r;
-	}
+		r = rx_tcp_take(sk, fd, c, want, flags, known);
+	} while (r == LOOK_AGAIN);
+	return r;
 }
 
 /* After a BACK mark, drop the doorbells; then the kernel takes over. */
