@@ -36,6 +36,19 @@
 #define PROBE_TIMES 3
 #define PAUSE_WAITS 16
 #define PAUSE_MAX_WAITS 64u
+/* Among peers that share a core, each has its turn soon.  Who does not wait for anything keeps the
+ * core for a time slice, which is 0.7 ms at least. */
+#define YIELD_LONG_NS (500 * NS_PER_US)
+/* Without another thread on the core a yield takes less than this. */
+#define YIELD_ALONE_NS 1500
+/* A single long one in this time is forgiven. */
+#define YIELD_LAST_NS (256 * NS_PER_MS)
+#define YIELD_PAUSE_NS (64 * NS_PER_MS)
+#define YIELD_PAUSE_GROWTH 8
+#define YIELD_PAUSE_MAX_NS (4096 * NS_PER_MS)
+/* So many yields may be in vain, and two more for each that was not. */
+#define YIELDS_IN_VAIN 4
+#define YIELDS_TRUSTED 16
 /* If a thread's last wait was this long ago, its peer is asleep by now. */
 #define RARE_NS NS_PER_MS
 
@@ -77,6 +90,20 @@ static bool lost_core(struct spinner *s)
 	bool lost = used.ru_nivcsw != s->n_lost;
 	s->n_lost = used.ru_nivcsw;
 	return lost;
+}
+
+/* A yield gave the core away for long. */
+static void yielded_long(struct spinner *s, uint64_t now)
+{
+	uint64_t last = s->long_ns, ns = YIELD_PAUSE_NS;
+
+	s->long_ns = now;
+	if (now < s->yield_end || now - last > YIELD_LAST_NS)
+		return;
+	if (now - s->yield_end < s->yield_pause_ns * CALM_TIMES)
+		ns = s->yield_pause_ns * YIELD_PAUSE_GROWTH;
+	s->yield_pause_ns = MIN(ns, YIELD_PAUSE_MAX_NS);
+	s->yield_end = (now / s->yield_pause_ns + 1) * s->yield_pause_ns;
 }
 
 static void pause_crowded(struct spinner *s, uint64_t now, uint64_t cost_ns)
@@ -140,6 +167,8 @@ static bool spin_for_long(struct spinner *s, spin_ready *ready, void *arg,
 		now = now_ns();
 		/* An interrupt takes as long, but does not take the core away. */
 		if (now - before > ROUND_NS && lost_core(s)) {
+			if (now - before >= YIELD_LONG_NS)
+				yielded_long(s, now);
 			pause_crowded(s, now, now - before);
 			return ready(arg);
 		}
@@ -167,6 +196,38 @@ static bool may_spin(struct spinner *s, uint64_t now)
 	if (s->waits_left && (s->waits_left > 1 || !s->is_rare))
 		s->waits_left--;
 	return !s->waits_left && now >= s->pause_end;
+}
+
+/* Not if the wait is to end soon, because a yield may take a time slice. */
+static bool may_yield(struct spinner *s, uint64_t now, uint64_t deadline_ns)
+{
+	if (s->is_rare || now < s->yield_end ||
+	    deadline_ns < now + 2 * YIELD_LONG_NS)
+		return false;
+	if (s->yield_waits_left)
+		s->yield_waits_left--;
+	return !s->yield_waits_left;
+}
+
+static bool yield_once(struct spinner *s, spin_ready *ready, void *arg,
+		       uint64_t before)
+{
+	sched_yield();
+	bool found = ready(arg);
+	uint64_t now = now_ns();
+
+	s->last_ns = now;
+	if (now - before >= YIELD_LONG_NS) {
+		yielded_long(s, now);
+	} else if (found && now - before >= YIELD_ALONE_NS) {
+		s->yields_in_vain =
+		    (int8_t)MAX(s->yields_in_vain - 2, -YIELDS_TRUSTED);
+	} else if (++s->yields_in_vain >= YIELDS_IN_VAIN) {
+		s->yields_in_vain = YIELDS_IN_VAIN - 1; /* one is to probe */
+		s->yield_waits_left =
+		    (uint16_t)(PAUSE_WAITS + now % PAUSE_WAITS);
+	}
+	return found;
 }
 
 /* How often to look before asking whether it may spin? */
@@ -201,8 +262,9 @@ bool spinner_wait(struct spinner *s, spin_ready *ready, void *arg,
 	uint64_t now = now_ns();
 	if (!s->has_begun)
 		begin(s, now);
-	return may_spin(s, now) &&
-	       spin_for_long(s, ready, arg, now, deadline_ns);
+	if (may_spin(s, now))
+		return spin_for_long(s, ready, arg, now, deadline_ns);
+	return may_yield(s, now, deadline_ns) && yield_once(s, ready, arg, now);
 }
 
 bool spin_until(spin_ready *ready, void *arg, uint64_t deadline_ns)

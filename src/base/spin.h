@@ -21,6 +21,17 @@
  * A thread that does not spin looks a few times before it sleeps, for what comes at once.
  * Where that finds nothing, it looks once, and only now and then a few times.
  *
+ * Then it yields the core, once for each wait, because its peers may be on the same one.  If all
+ * who share a core do so, nobody has to sleep or to be woken, and each finds the work of several
+ * peers when its turn comes.  Where yields find nothing, or nobody else is on the core, they pause
+ * as spins do.
+ *
+ * A yield that took long has given a time slice to a program that does not wait.  Or peers that do
+ * not yield yet have taken turns meanwhile.  So after two such yields a thread yields no more until
+ * a time that is the same for all peers: the next multiple of 64 ms, and if that is soon in vain,
+ * of eight times as long each time, up to 4 s.  There, peers find out together that they all yield;
+ * a busy loop gets two slices more.
+ *
  * The kernel counts how often it has given the core of a thread to another thread
  * (ru_nivcsw).  A thread asks for that only after a look that took long.
  */
@@ -35,11 +46,17 @@ typedef bool spin_ready(void *arg);
 struct spinner {
 	/* After the core was lost: sleep at once until then. */
 	uint64_t pause_end, pause_ns;
+	/* After yields that took long: no other one until then. */
+	uint64_t yield_end, yield_pause_ns;
+	uint64_t long_ns; /* when the last of these was over */
 	uint64_t last_ns; /* the last wait that was not over at once */
 	long n_lost;      /* involuntary context switches, when last asked */
 	/* After spins that found nothing: sleep at once so many times. */
 	uint16_t waits_left, pause_waits;
-	int8_t credit; /* spins that may still find nothing */
+	/* After yields that found nothing: yield not so many times. */
+	uint16_t yield_waits_left;
+	int8_t credit;         /* spins that may still find nothing */
+	int8_t yields_in_vain; /* less twice those that were not */
 	uint8_t
 	    n_in_vain; /* waits in a row, or so, whose first looks found nothing */
 	bool has_begun;

@@ -21,6 +21,7 @@
 #define SLICE_NS (3 * NS_PER_MS)
 #define AT_ONCE_NS 400
 #define SHORT_NS (5 * NS_PER_US)
+#define OTHER_NS (100 * NS_PER_US) /* too long to spin for, but not rare */
 #define LONG_NS (10 * NS_PER_MS)
 
 static struct {
@@ -58,7 +59,7 @@ int getrusage(__rusage_who_t who, struct rusage *used)
 }
 
 static struct spinner me;
-static unsigned n_looks;
+static unsigned n_looks, n_slept;
 
 static bool has_come(void *arg)
 {
@@ -76,6 +77,7 @@ static bool spins(uint64_t ns)
 	core.answer_ns = start + ns;
 	if (spinner_wait(&me, has_come, NULL, UINT64_MAX))
 		return true;
+	n_slept++;
 	bool tried = core.now_ns - start >= 2 * NS_PER_US;
 	if (core.now_ns < core.answer_ns)
 		core.now_ns = core.answer_ns;
@@ -153,22 +155,74 @@ static void a_busy_loop_gets_few_slices(void **state)
 	uint64_t start = core.now_ns;
 	while (core.now_ns - start < 10 * NS_PER_S)
 		spins(20 * NS_PER_US);
-	assert_in_range(core.n_yields, 2, 20);
+	assert_in_range(core.n_yields, 2, 24); /* 72 ms of 10 s */
 }
 
 /* What is waited for comes only while the thread does not have the core. */
-static void a_peer_on_the_same_core_is_let_run(void **state)
+static void peers_on_one_core_yield_and_do_not_sleep(void **state)
 {
 	share_core(20 * NS_PER_US, true);
-	spins_of(10000, 20 * NS_PER_US);
-	assert_in_range(core.n_yields, 1, 12);
+	spins_of(100, LONG_NS);
+	n_slept = 0;
+	spins_of(10000, LONG_NS);
+	assert_int_equal(n_slept, 0);
 }
 
 static void a_peer_that_works_for_less_than_others_is_let_run(void **state)
 {
 	share_core(5 * NS_PER_US, true);
+	spins_of(100, 90 * NS_PER_US);
+	n_slept = 0;
 	spins_of(10000, 90 * NS_PER_US);
-	assert_in_range(core.n_yields, 1, 12);
+	assert_int_equal(n_slept, 0);
+}
+
+/* They are the work of nobody, even if news come from another core meanwhile. */
+static void yields_pause_where_nobody_else_is_on_the_core(void **state)
+{
+	spins_of(1000, OTHER_NS);
+	me.pause_end = UINT64_MAX;
+	core.n_yields = 0;
+	spins_of(1000, OTHER_NS);
+	assert_in_range(core.n_yields, 20, 120);
+	core.comes_by_yield = true;
+	core.n_yields = 0;
+	spins_of(1000, OTHER_NS);
+	assert_in_range(core.n_yields, 20, 120);
+}
+
+static void a_slice_now_and_then_stops_no_yields(void **state)
+{
+	spins_of(1000, OTHER_NS);
+	me.pause_end = UINT64_MAX;
+	share_core(20 * NS_PER_US, true);
+	spins_of(100, OTHER_NS);
+	for (int i = 0; i < 100; i++) {
+		core.yield_ns = 20 * NS_PER_US;
+		n_slept = 0;
+		spins_of(20000, OTHER_NS);
+		assert_int_equal(n_slept, 0);
+		core.yield_ns = SLICE_NS;
+		spins(OTHER_NS);
+	}
+}
+
+/* Whenever their yields took long: so all find out together that all of them yield. */
+static void peers_begin_again_at_the_same_time(void **state)
+{
+	uint64_t end = 0;
+
+	for (int i = 0; i < 20; i++) {
+		me = (struct spinner){ .pause_end = UINT64_MAX };
+		core.now_ns = (1024 + (uint64_t)i) * NS_PER_MS;
+		spins(SHORT_NS); /* the first wait of a thread is rare */
+		share_core(SLICE_NS, false);
+		spins_of(2, 100 * NS_PER_US);
+		leave_core();
+		assert_true(me.yield_end > core.now_ns);
+		assert_true(!end || me.yield_end == end);
+		end = me.yield_end;
+	}
 }
 
 static void a_core_that_is_free_again_is_found_within_a_second(void **state)
@@ -275,8 +329,11 @@ int main(void)
 		A_TEST(one_long_wait_changes_nothing),
 		A_TEST(after_long_waits_short_ones_are_spun_for_again),
 		A_TEST(a_busy_loop_gets_few_slices),
-		A_TEST(a_peer_on_the_same_core_is_let_run),
+		A_TEST(peers_on_one_core_yield_and_do_not_sleep),
 		A_TEST(a_peer_that_works_for_less_than_others_is_let_run),
+		A_TEST(yields_pause_where_nobody_else_is_on_the_core),
+		A_TEST(a_slice_now_and_then_stops_no_yields),
+		A_TEST(peers_begin_again_at_the_same_time),
 		A_TEST(a_core_that_is_free_again_is_found_within_a_second),
 		A_TEST(a_core_lost_once_is_missed_for_as_long),
 		A_TEST(an_interrupt_changes_nothing),
