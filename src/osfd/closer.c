@@ -14,6 +14,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "osfd/channel.h"
+
 #define N_THREADS 8 /* that may sleep at a time */
 #define ROOM 65536u /* descriptors that wait for a thread */
 #define OTHER_FDS 32u
@@ -141,32 +143,10 @@ int closer_start(void)
 	return err ? err : pair[0];
 }
 
-static bool send_packet(int closer, const int *fd)
-{
-	union {
-		struct cmsghdr head;
-		char buf[CMSG_SPACE(sizeof(int))];
-	} control = { 0 };
-	char byte = 0;
-	struct iovec iov = { &byte, 1 };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-
-	if (fd) {
-		msg.msg_control = control.buf;
-		msg.msg_controllen = sizeof(control.buf);
-		control.head =
-		    (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)),
-				      .cmsg_level = SOL_SOCKET,
-				      .cmsg_type = SCM_RIGHTS };
-		memcpy(CMSG_DATA(&control.head), fd, sizeof(int));
-	}
-	return sendmsg(closer, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) > 0;
-}
-
 void closer_close(int closer, int fd)
 {
-	if (!send_packet(closer, &fd))
+	if (channel_send(closer, "", 1, &fd, 1) < 0)
 		return;
 	close(fd);
-	send_packet(closer, NULL);
+	(void)channel_send(closer, "", 1, NULL, 0);
 }

@@ -6,14 +6,23 @@
  * CAP_BPF (maps and programs), CAP_NET_BIND_SERVICE (to bind a connection of a port
  * below 1024 again).  It opens no file any more and executes nothing.  A call that is
  * not in the list fails with EPERM: libbpf tries some that it can do without.
+ *
+ * A worker gives up CAP_BPF, too, and what osfd needs to make ports and workers.  Of bpf() it
+ * keeps the four commands that read and write a map whose descriptor it has.
  */
 #include "osfd/confine.h"
 
 #include <cap-ng.h>
 #include <errno.h>
+#include <linux/bpf.h>
+#include <linux/capability.h>
+#include <sched.h>
 #include <seccomp.h>
+#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static int drop_capabilities(void)
 {
@@ -25,10 +34,23 @@ static int drop_capabilities(void)
 	return capng_apply(CAPNG_SELECT_BOTH) < 0 ? -EPERM : 0;
 }
 
-static const char *const calls[] = {
-	"accept4",
+/* libcap-ng would read files. */
+static int drop_worker_capabilities(void)
+{
+	struct __user_cap_header_struct head = {
+		.version = _LINUX_CAPABILITY_VERSION_3
+	};
+	uint32_t kept = 1u << CAP_NET_ADMIN | 1u << CAP_NET_RAW |
+			1u << CAP_NET_BIND_SERVICE;
+	struct __user_cap_data_struct data[2] = { { .effective = kept,
+						    .permitted = kept } };
+
+	return syscall(SYS_capset, &head, data) < 0 ? -errno : 0;
+}
+
+/* Of osfd and of its workers. */
+static const char *const common[] = {
 	"bind",
-	"bpf",
 	"brk",
 	"clock_gettime",
 	"close",
@@ -41,25 +63,21 @@ static const char *const calls[] = {
 	"exit_group",
 	"fcntl",
 	"fstat",
-	"ftruncate",
 	"futex",
 	"getpid",
 	"getrandom",
 	"getsockname",
 	"getpeername",
 	"getsockopt",
-	"ioctl",
-	"listen",
 	"lseek",
 	"madvise",
-	"memfd_create",
 	"mmap",
 	"mprotect",
 	"mremap",
 	"munmap",
 	"newfstatat",
 	"pread64",
-	"pwrite64",
+	"prctl",
 	"read",
 	"recvfrom",
 	"recvmsg",
@@ -77,22 +95,102 @@ static const char *const calls[] = {
 	"write",
 };
 
-static int filter_calls(void)
-{
-	scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
-	int err = ctx ? 0 : -ENOMEM;
+/* Of osfd alone, and to begin a worker. */
+static const char *const own[] = {
+	"accept4",
+	"bpf",
+	"capset",
+	"close_range",
+	"dup2",
+	"dup3",
+	"epoll_create1",
+	"ftruncate",
+	"gettid",
+	"ioctl",
+	"listen",
+	"memfd_create",
+	"poll",
+	"ppoll",
+	"pwrite64",
+	"seccomp",
+	"set_robust_list",
+	"socketpair",
+};
 
-	for (unsigned i = 0; !err && i < sizeof(calls) / sizeof(*calls); i++) {
+static int allow(scmp_filter_ctx ctx, const char *const *calls, size_t n)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < n; i++) {
 		int nr = seccomp_syscall_resolve_name(calls[i]);
 		if (nr != __NR_SCMP_ERROR)
 			err = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, nr, 0);
 	}
-	/* Families: packets, raw segments and questions about devices. */
-	static const int families[] = { AF_PACKET, AF_INET, AF_INET6 };
-	for (unsigned i = 0; !err && i < 3; i++)
+	return err;
+}
+
+/* One call with its first argument as one of @n values. */
+static int allow_with(scmp_filter_ctx ctx, int nr, const int *values, size_t n)
+{
+	int err = 0;
+
+	for (size_t i = 0; !err && i < n; i++)
 		err = seccomp_rule_add(
-		    ctx, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1,
-		    SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)families[i]));
+		    ctx, SCMP_ACT_ALLOW, nr, 1,
+		    SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)values[i]));
+	return err;
+}
+
+/* What fork() asks for: no thread, no namespace. */
+static int allow_fork(scmp_filter_ctx ctx)
+{
+	uint64_t fork_flags =
+	    CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD;
+
+	return seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(clone), 1,
+				SCMP_A0(SCMP_CMP_EQ, fork_flags));
+}
+
+/* Families: packets, raw segments and questions about devices. */
+static int filter_calls(void)
+{
+	static const int families[] = { AF_PACKET, AF_INET, AF_INET6 };
+	scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
+	int err = ctx ? 0 : -ENOMEM;
+
+	if (!err)
+		err = allow(ctx, common, ARRAY_LEN(common));
+	if (!err)
+		err = allow(ctx, own, ARRAY_LEN(own));
+	if (!err)
+		err = allow_with(ctx, SCMP_SYS(socket), families,
+				 ARRAY_LEN(families));
+	if (!err)
+		err = allow_fork(ctx);
+	if (!err)
+		err = seccomp_load(ctx);
+	seccomp_release(ctx);
+	return err;
+}
+
+static int filter_worker_calls(void)
+{
+	static const int families[] = { AF_INET, AF_INET6 };
+	static const int commands[] = { BPF_MAP_LOOKUP_ELEM,
+					BPF_MAP_UPDATE_ELEM,
+					BPF_MAP_DELETE_ELEM,
+					BPF_MAP_GET_NEXT_KEY };
+	scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
+	int err = ctx ? 0 : -ENOMEM;
+
+	if (!err)
+		err = allow(ctx, common, ARRAY_LEN(common));
+	if (!err)
+		err = allow_with(ctx, SCMP_SYS(socket), families,
+				 ARRAY_LEN(families));
+	if (!err)
+		err = allow_with(ctx, SCMP_SYS(bpf), commands,
+				 ARRAY_LEN(commands));
 	if (!err)
 		err = seccomp_load(ctx);
 	seccomp_release(ctx);
@@ -106,4 +204,11 @@ int confine(void)
 		return -errno;
 	int err = drop_capabilities();
 	return err ? err : filter_calls();
+}
+
+int confine_worker(void)
+{
+	int err = drop_worker_capabilities();
+
+	return err ? err : filter_worker_calls();
 }

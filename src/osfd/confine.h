@@ -7,3 +7,6 @@
 /* No new files, no other programs, four capabilities; see confine.c.  Return: 0 or a
  * negative errno; then osfd must not go on. */
 MUST_CHECK int confine(void);
+
+/* In a worker, after that: three capabilities, and fewer calls.  Return: as confine() */
+MUST_CHECK int confine_worker(void);

@@ -25,6 +25,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "osfd/freeze.h"
@@ -77,6 +78,15 @@ static void find_former(struct ports *ps)
 int ports_init(struct ports *ps, int state_fd)
 {
 	*ps = (struct ports){ .state_fd = state_fd, .query_fd = -1 };
+	struct {
+		struct port port[PORTS_MAX];
+		struct use use[GRANTS_MAX];
+	} *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shared == MAP_FAILED)
+		return -errno;
+	ps->port = shared->port;
+	ps->use = shared->use;
 	ps->query_fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	ps->route_fd =
 	    socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);

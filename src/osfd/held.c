@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/atomic.h"
 #include "base/clock.h"
 #include "osfd/escrow.h"
 #include "osfd/received.h"
@@ -88,10 +89,9 @@ int held_add(struct grant *g, uint32_t slot, int fd, struct refusal *why)
 		refuse(why, "no escrow, or no free slot %u in it", slot);
 		return -EINVAL;
 	}
-	uint32_t max = g->port->is.uid ? n_held_max / 2 : n_held_max;
-	if (n_held >= n_held_max || g->port->n_held >= max) {
-		refuse(why, "osfd holds %u connections, %u of this port",
-		       n_held, g->port->n_held);
+	if (n_held >= n_held_max) {
+		refuse(why, "osfd holds %u connections of this program",
+		       n_held);
 		return -ENOSPC;
 	}
 	int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -99,7 +99,6 @@ int held_add(struct grant *g, uint32_t slot, int fd, struct refusal *why)
 		return -errno;
 	*h = (struct held){ .is_used = true, .fd = own };
 	n_held++;
-	g->port->n_held++;
 	return 0;
 }
 
@@ -122,7 +121,6 @@ static void let_go(struct grant *g, struct held *h)
 	socket_close(h->fd);
 	*h = (struct held){ 0 };
 	n_held--;
-	g->port->n_held--;
 }
 
 void held_drop(struct grant *g, uint32_t slot)
@@ -267,14 +265,16 @@ static void cut_off(struct grant *g, struct held *h)
 
 static void end_one(struct grant *g, struct held *h, bool is_dead)
 {
+	struct use *u = &g->ports->use[g - g->ports->grant];
+
 	/* Somebody has ended the connection meanwhile, or a freeze was cut short. */
 	if (opt_get(h->fd, SOL_TCP, TCP_REPAIR) != 1) {
 		grant_unsteer(g, &h->key);
 	} else if (is_dead && give_back(g, h) == 0) {
-		g->port->n_thawed++;
+		count(&u->n_thawed, 1);
 	} else {
 		cut_off(g, h);
-		g->port->n_reset++;
+		count(&u->n_reset, 1);
 	}
 	let_go(g, h);
 }

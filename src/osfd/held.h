@@ -7,9 +7,7 @@
  *     the program's end -> held_end(): thaw, or a reset
  *     the program is away -> held_acknowledge(): the ACKs that it has delayed
  *
- * osfd has a limit of descriptors, and a user who is not root gets half of it at most.
- *
- * Owner: osfd's only thread.
+ * Owner: the only thread of the program's worker, which has a limit of descriptors.
  */
 #pragma once
 

@@ -3,6 +3,7 @@
  * osfd/main.c - osfd: the one part of osf that has privileges
  *
  *     arguments -> closer -> socket -> policy -> into the background -> confined -> server_run()
+ *                                                                          -> workers
  *
  * One osfd serves one network namespace: the one that it was started in.  What needs
  * files or names of users happens before it confines itself.
@@ -177,6 +178,9 @@ int main(int argc, char **argv)
 		if (err)
 			return complain("cannot go into the background", err);
 	}
+	s.null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (s.null_fd < 0)
+		return complain("no /dev/null", -errno);
 	err = server_begin(&s);
 	if (!err)
 		err = confine();

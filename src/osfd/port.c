@@ -9,8 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/atomic.h"
 #include "base/clock.h"
 #include "osfd/policy.h"
 #include "osfd/segment.h"
@@ -25,6 +27,15 @@ void refuse(struct refusal *why, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(why->text, sizeof(why->text), fmt, ap);
 	va_end(ap);
+}
+
+void reply_end(struct reply *out, uint16_t type, int err, struct refusal *why)
+{
+	out->type = type;
+	out->err = err;
+	if (err && !why->text[0])
+		refuse(why, "%s", strerror(-err));
+	memcpy(out->reason, why->text, sizeof(out->reason));
 }
 
 /* The whole policy, so that a start after a crash finds the same ports. */
@@ -47,7 +58,8 @@ static void policy_keep(struct ports *ps)
 	}
 }
 
-static struct port *port_find(struct ports *ps, const char *dev, uint32_t uid)
+static struct port *port_find(const struct ports *ps, const char *dev,
+			      uint32_t uid)
 {
 	for (unsigned i = 0; i < PORTS_MAX; i++)
 		if (ps->port[i].is.uid == uid &&
@@ -81,13 +93,36 @@ int port_add(struct ports *ps, const struct msg_port *p, struct refusal *why)
 	return 0;
 }
 
-static void port_remove(struct ports *ps, struct port *port)
+/* Return: false when one of its programs has just got a flow */
+static bool port_remove(struct ports *ps, struct port *port)
 {
-	for (unsigned i = 0; i < GRANTS_MAX; i++)
-		if (ps->grant[i].port == port)
-			grant_close(&ps->grant[i]);
+	bool is_used = false;
+
+	for (unsigned i = 0; i < GRANTS_MAX; i++) {
+		struct grant *g = &ps->grant[i];
+
+		if (g->port != port)
+			continue;
+		if (use_end_unused(&ps->use[i], g->number))
+			grant_close(g);
+		else
+			is_used = true;
+	}
+	if (is_used)
+		return false;
 	*port = (struct port){ 0 };
 	policy_keep(ps);
+	return true;
+}
+
+uint32_t port_n_used(const struct ports *ps, const struct port *p)
+{
+	uint32_t index = (uint32_t)(p - ps->port), n = 0;
+
+	for (unsigned i = 0; i < GRANTS_MAX; i++)
+		if (ps->use[i].port == index)
+			n += use_n(&ps->use[i]);
+	return n;
 }
 
 int port_del(struct ports *ps, const struct msg_port *p, struct refusal *why)
@@ -98,13 +133,12 @@ int port_del(struct ports *ps, const struct msg_port *p, struct refusal *why)
 		refuse(why, "%s is no port of uid %u", p->dev, p->uid);
 		return -ENOENT;
 	}
-	if (port->n_used) {
-		port->is_ending = true;
-		refuse(why, "%u connections run over %s", port->n_used, p->dev);
-		return -EBUSY;
-	}
-	port_remove(ps, port);
-	return 0;
+	port->is_ending = true;
+	uint32_t n_used = port_n_used(ps, port);
+	if (!n_used && port_remove(ps, port))
+		return 0;
+	refuse(why, "%u connections run over %s", n_used, p->dev);
+	return -EBUSY;
 }
 
 bool ports_has(const struct ports *ps, uint32_t uid)
@@ -128,8 +162,8 @@ bool ports_sweep(struct ports *ps)
 	for (unsigned i = 0; i < PORTS_MAX; i++) {
 		struct port *p = &ps->port[i];
 
-		if (p->is_ending && !p->n_used)
-			port_remove(ps, p);
+		if (p->is_ending && !port_n_used(ps, p))
+			(void)port_remove(ps, p);
 		any = any || p->is_ending;
 	}
 	return any;
@@ -164,17 +198,32 @@ static void add_counts(const struct grant *g, uint64_t counts[STEER_N_COUNTS])
 		counts[c] += of[c];
 }
 
-void port_counts(struct ports *ps, struct port *p,
-		 uint64_t counts[STEER_N_COUNTS])
+static void add_ends(const struct grant *g, uint64_t *n_thawed,
+		     uint64_t *n_reset)
 {
-	memcpy(counts, p->counts, sizeof(p->counts));
-	for (unsigned i = 0; i < GRANTS_MAX; i++)
-		if (ps->grant[i].port == p)
-			add_counts(&ps->grant[i], counts);
+	const struct use *u = &g->ports->use[g - g->ports->grant];
+
+	*n_thawed += load_rlx(&u->n_thawed);
+	*n_reset += load_rlx(&u->n_reset);
 }
 
-/* Which port a user may have of a device: its own, or for root anybody's. */
-static struct port *port_for(struct ports *ps, const char *dev, uint32_t uid)
+void port_sum(struct ports *ps, struct port *p, struct port_sums *out)
+{
+	struct port_sums sums = { .n_thawed = p->n_thawed,
+				  .n_reset = p->n_reset };
+
+	memcpy(sums.counts, p->counts, sizeof(p->counts));
+	for (unsigned i = 0; i < GRANTS_MAX; i++) {
+		if (ps->grant[i].port != p)
+			continue;
+		add_counts(&ps->grant[i], sums.counts);
+		add_ends(&ps->grant[i], &sums.n_thawed, &sums.n_reset);
+	}
+	sums.n_dropped = p->n_dropped;
+	*out = sums;
+}
+
+struct port *port_for(const struct ports *ps, const char *dev, uint32_t uid)
 {
 	struct port *own = port_find(ps, dev, uid);
 
@@ -236,7 +285,9 @@ int grant_open(struct ports *ps, const char *dev, uint32_t uid, int owner,
 		return fd;
 	}
 	*g = (struct grant){ .port = p,
+			     .ports = ps,
 			     .steer = s,
+			     .number = ++ps->n_opened,
 			     .ifindex = d.ifindex,
 			     .idle_ns = now_ns(),
 			     .patience_ns = PATIENCE_NS,
@@ -245,6 +296,7 @@ int grant_open(struct ports *ps, const char *dev, uint32_t uid, int owner,
 			     .frames_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0),
 			     .escrow_fd = -1,
 			     .away_fd = -1 };
+	use_begin(&ps->use[g - ps->grant], g->number, (uint32_t)(p - ps->port));
 	p->n_grants++;
 	fds[0] = fd;
 	fds[1] = s.link_fd;
@@ -284,35 +336,93 @@ static void end_away(const struct grant *g)
 
 void grant_close(struct grant *g)
 {
-	end_away(g);
 	add_counts(g, g->port->counts);
+	add_ends(g, &g->port->n_thawed, &g->port->n_reset);
+	use_end(&g->ports->use[g - g->ports->grant]);
 	if (g->frames_fd >= 0)
 		close(g->frames_fd);
 	g->port->n_grants--;
-	g->port->n_used -= g->n_flows;
 	steer_detach(&g->steer);
 	wake_peers(&g->steer);
 	steer_close(&g->steer);
 	*g = (struct grant){ 0 };
 }
 
+void grants_forget(struct ports *ps)
+{
+	for (unsigned i = 0; i < GRANTS_MAX; i++) {
+		if (ps->grant[i].port)
+			munmap(ps->grant[i].steer.used_ports, STEER_PORT_BYTES);
+		ps->grant[i] = (struct grant){ 0 };
+	}
+}
+
+int grant_share(struct ports *ps, const struct grant_part *p, int owner)
+{
+	struct grant *g = &ps->grant[p->is.grant];
+	struct steer s;
+	int err = steer_share(&s, p->flows_fd, p->ports_fd);
+
+	if (err) {
+		steer_drop(&s);
+		close(p->frames_fd);
+		return err;
+	}
+	*g = (struct grant){ .port = &ps->port[ps->use[p->is.grant].port],
+			     .ports = ps,
+			     .steer = s,
+			     .number = p->number,
+			     .ifindex = (int)p->is.ifindex,
+			     .idle_ns = now_ns(),
+			     .patience_ns = PATIENCE_NS,
+			     .is_lo = p->is_lo,
+			     .owner = owner,
+			     .frames_fd = p->frames_fd,
+			     .escrow_fd = -1,
+			     .away_fd = -1 };
+	return 0;
+}
+
+void grant_drop(struct grant *g)
+{
+	end_away(g);
+	close(g->frames_fd);
+	steer_drop(&g->steer);
+	*g = (struct grant){ 0 };
+}
+
+bool grant_has_ended(const struct grant *g)
+{
+	return !use_is(&g->ports->use[g - g->ports->grant], g->number);
+}
+
 struct grant *grant_of(struct ports *ps, uint32_t id, int owner)
 {
 	struct grant *g = id < GRANTS_MAX ? &ps->grant[id] : NULL;
 
-	return g && g->port && g->owner == owner ? g : NULL;
+	return g && g->port && g->owner == owner && !grant_has_ended(g) ? g
+									: NULL;
 }
 
 /* Lets a grant that was put to rest hear frames again, before its first flow. */
 static int hear(struct grant *g)
 {
-	int err = packet_listen(g->frames_fd, g->ifindex, true);
+	int err = grant_listen(g, true);
 
+	if (!err)
+		g->patience_ns = MIN(2 * g->patience_ns, PATIENCE_MAX_NS);
+	return err;
+}
+
+int grant_listen(struct grant *g, bool is_on)
+{
+	if (g->is_deaf == !is_on || g->frames_fd < 0)
+		return 0;
+	int err = packet_listen(g->frames_fd, g->ifindex, is_on);
 	if (err)
 		return err;
-	g->is_deaf = false;
+	g->is_deaf = !is_on;
 	g->idle_ns = now_ns();
-	g->patience_ns = MIN(2 * g->patience_ns, PATIENCE_MAX_NS);
 	return 0;
 }
 
@@ -333,9 +443,8 @@ int grants_rest(struct ports *ps)
 			    MIN(left_ns, g->idle_ns + g->patience_ns - now);
 	}
 	if (due) {
-		due->is_deaf =
-		    !packet_listen(due->frames_fd, due->ifindex, false);
-		due->idle_ns = now;
+		(void)grant_listen(due, false);
+		due->idle_ns = now; /* it is tried again, if that has failed */
 		return 0;
 	}
 	return left_ns == UINT64_MAX ? -1 : (int)(left_ns / NS_PER_MS) + 1;
@@ -343,13 +452,13 @@ int grants_rest(struct ports *ps)
 
 int grant_rest(struct grant *g, struct refusal *why)
 {
-	if (g->n_flows) {
-		refuse(why, "the grant has %u flows", g->n_flows);
+	uint32_t n = use_n(&g->ports->use[g - g->ports->grant]);
+
+	if (n) {
+		refuse(why, "the grant has %u flows", n);
 		return -EBUSY;
 	}
 	steer_detach(&g->steer);
-	if (!g->is_deaf && g->frames_fd >= 0)
-		g->is_deaf = !packet_listen(g->frames_fd, g->ifindex, false);
 	return 0;
 }
 
@@ -359,16 +468,32 @@ int grant_wake(struct grant *g, struct refusal *why)
 
 	if (g->steer.link_fd < 0)
 		err = steer_attach(&g->steer, g->ifindex);
-	if (!err && g->is_deaf)
-		err = packet_listen(g->frames_fd, g->ifindex, true);
-	if (err) {
+	if (err)
 		refuse(why, "%s cannot be steered: %s", g->port->is.dev,
 		       strerror(-err));
-		return err;
+	return err;
+}
+
+/* A port's limit is for all of its programs. */
+static int flow_take(struct grant *g)
+{
+	struct use *u = &g->ports->use[g - g->ports->grant];
+
+	if (!use_take(u, g->number))
+		return -EBADF;
+	if (port_n_used(g->ports, g->port) > g->port->is.n_flows) {
+		use_give(u, g->number);
+		return -ENOSPC;
 	}
-	g->is_deaf = false;
-	g->idle_ns = now_ns();
+	g->n_flows++;
 	return 0;
+}
+
+static void flow_give(struct grant *g)
+{
+	use_give(&g->ports->use[g - g->ports->grant], g->number);
+	if (!--g->n_flows)
+		g->idle_ns = now_ns();
 }
 
 int grant_steer(struct grant *g, const struct steer_key *k,
@@ -377,25 +502,22 @@ int grant_steer(struct grant *g, const struct steer_key *k,
 	struct steer_flow flow = { mode, snd_nxt };
 	bool is_new = !steer_has(&g->steer, k);
 
-	if (is_new && g->port->n_used >= g->port->is.n_flows)
-		return -ENOSPC;
-	if (unlikely(g->steer.link_fd < 0))
+	if (unlikely(g->is_resting))
 		return -EAGAIN;
-	int err = unlikely(g->is_deaf) ? hear(g) : 0;
-	if (!err)
-		err = steer_set(&g->steer, k, &flow);
+	int err = is_new ? flow_take(g) : 0;
 	if (err)
 		return err;
-	g->n_flows += is_new;
-	g->port->n_used += is_new;
-	return 0;
+	if (unlikely(g->is_deaf))
+		err = hear(g);
+	if (!err)
+		err = steer_set(&g->steer, k, &flow);
+	if (err && is_new)
+		flow_give(g);
+	return err;
 }
 
 void grant_unsteer(struct grant *g, const struct steer_key *k)
 {
-	if (!steer_del(&g->steer, k))
-		return;
-	g->port->n_used--;
-	if (!--g->n_flows)
-		g->idle_ns = now_ns();
+	if (steer_del(&g->steer, k))
+		flow_give(g);
 }

@@ -10,7 +10,10 @@
  * socket, its BPF programs, its connections.  All tables have fixed sizes, so a program
  * cannot make osfd allocate.
  *
- * Owner: osfd's only thread.
+ * osfd opens and closes grants.  The worker of the program (worker.h) has each of them too, and
+ * gives it flows.  Both see the table of ports, which osfd alone writes, and the table of uses.
+ *
+ * Owner: osfd's only thread; a worker's only thread has a struct ports of its own.
  */
 #pragma once
 
@@ -18,6 +21,7 @@
 
 #include "osfd/msg.h"
 #include "osfd/steer.h"
+#include "osfd/use.h"
 #include "port/packet/packet.h"
 
 #define PORTS_MAX 64
@@ -32,11 +36,9 @@ struct port {
 	/* Its programs are asked to give their connections back, and get no others.
 	 * Without connections it goes. */
 	bool is_ending;
-	uint32_t n_grants, n_used;
-	uint32_t n_held; /* connections that osfd has a descriptor of */
-	uint32_t
-	    n_kept; /* files that its programs have sent, and that stay open */
-	/* Connections of dead programs: given to the kernel, and reset. */
+	uint32_t n_grants;
+	/* Of grants that have ended: connections of dead programs that were given to the
+	 * kernel, and reset. */
 	uint64_t n_thawed, n_reset;
 	/* Of grants that have ended; and frames that found a ring full, of all. */
 	uint64_t counts[STEER_N_COUNTS], n_dropped;
@@ -46,7 +48,9 @@ struct held;
 
 struct grant {
 	struct port *port; /* NULL: a free entry */
+	struct ports *ports;
 	struct steer steer;
+	uint32_t number; /* of its entry in the table of uses */
 	uint32_t n_flows;
 	int ifindex;
 	bool is_lo;
@@ -55,8 +59,13 @@ struct grant {
 	bool is_deaf;
 	uint64_t idle_ns,
 	    patience_ns; /* since when it has no flow; how long that lasts */
-	int owner;       /* the client's index */
-	int frames_fd; /* the program's packet socket, to ask for n_dropped; or -1 */
+	int owner;       /* the worker's index; in a worker, the client's */
+	bool is_resting; /* MSG_REST */
+	bool
+	    is_told; /* osfd knows that an ending port's connections have gone */
+	/* The program's packet socket, or -1.  osfd asks it for n_dropped, which waits for
+	 * nothing. */
+	int frames_fd;
 	int escrow_fd;
 	struct held *held; /* held.c: ESCROW_SLOTS of them, or NULL */
 	/* The program's timer, or -1: see MSG_AWAY; and the epoll set that watches it. */
@@ -68,7 +77,9 @@ struct grant {
 enum { LO_LOCALNET, LO_LOCALNET_ALL, LO_LOCAL, LO_LOCAL_ALL, LO_N_CONF };
 
 struct ports {
-	struct port port[PORTS_MAX];
+	struct port *port; /* PORTS_MAX */
+	struct use *use;   /* one for each grant */
+	uint32_t n_opened; /* grants, ever */
 	struct grant grant[GRANTS_MAX];
 	int state_fd; /* where the policy is kept for the next start, or -1 */
 	int query_fd; /* an inet socket, to ask about devices */
@@ -83,6 +94,14 @@ struct refusal {
 	char text[MSG_REASON_MAX];
 };
 void refuse(struct refusal *why, const char *fmt, ...) PRINTF(2, 3);
+/* What the reply to a request says of it. */
+void reply_end(struct reply *out, uint16_t type, int err, struct refusal *why);
+
+/* Return: the shorter of two waits; -1 is a wait without end. */
+static inline int sooner_ms(int a, int b)
+{
+	return a < 0 || (b >= 0 && b < a) ? b : a;
+}
 
 /* Opens what port_add() asks devices with; before osfd confines itself. */
 MUST_CHECK int ports_init(struct ports *ps, int state_fd);
@@ -113,9 +132,16 @@ bool ports_sweep(struct ports *ps);
 
 /* The port at an index of those that are there.  NULL: there are no more */
 struct port *port_at(struct ports *ps, uint32_t index);
-/* What the port has kept from the kernel; p->n_dropped is right afterwards. */
-void port_counts(struct ports *ps, struct port *p,
-		 uint64_t counts[STEER_N_COUNTS]);
+/* How many connections run over it. */
+uint32_t port_n_used(const struct ports *ps, const struct port *p);
+/* What a port counts. */
+struct port_sums {
+	uint64_t counts[STEER_N_COUNTS]; /* what it has kept from the kernel */
+	uint64_t n_thawed, n_reset, n_dropped;
+};
+void port_sum(struct ports *ps, struct port *p, struct port_sums *out);
+/* Which port a user may have of a device: its own, or for root anybody's; or NULL. */
+struct port *port_for(const struct ports *ps, const char *dev, uint32_t uid);
 
 /**
  * grant_open() - let a client use a device
@@ -127,9 +153,25 @@ MUST_CHECK int grant_open(struct ports *ps, const char *dev, uint32_t uid,
 			  int owner, struct msg_grant *out, int fds[2],
 			  struct refusal *why);
 
-/* Gives all frames to the kernel.  The table of held connections must be empty.  The peers
- * of connections that are still frozen learn that nobody serves them any more (segment.h). */
+/* Gives all frames to the kernel.  The peers of connections that are still frozen learn that
+ * nobody serves them any more (segment.h). */
 void grant_close(struct grant *g);
+
+/* In a new worker: ends what it has of osfd's grants. */
+void grants_forget(struct ports *ps);
+/* In a worker: takes a grant that osfd has opened.  The descriptors are its own from now on, also
+ * where this fails.  Return: 0 or an errno */
+struct grant_part {
+	struct msg_grant is;
+	uint32_t number;
+	bool is_lo;
+	int frames_fd, flows_fd, ports_fd;
+};
+MUST_CHECK int grant_share(struct ports *ps, const struct grant_part *p,
+			   int owner);
+/* In a worker: ends its part of a grant.  The table of held connections must be empty. */
+void grant_drop(struct grant *g);
+bool grant_has_ended(const struct grant *g);
 
 /* The grant that a client names, or NULL. */
 struct grant *grant_of(struct ports *ps, uint32_t id, int owner);
@@ -139,10 +181,13 @@ struct grant *grant_of(struct ports *ps, uint32_t id, int owner);
 MUST_CHECK int grant_steer(struct grant *g, const struct steer_key *k,
 			   enum steer_mode mode, uint32_t snd_nxt);
 void grant_unsteer(struct grant *g, const struct steer_key *k);
-/* MSG_REST and MSG_WAKE.  While it rests the grant has no flows, and no link.  Return: 0, or with
- * a reason -EBUSY for a grant with flows, or what the kernel said */
+/* MSG_REST and MSG_WAKE, osfd's part.  While it rests the grant has no flows, and no link.
+ * Return: 0, or with a reason -EBUSY for a grant with flows, or what the kernel said */
 MUST_CHECK int grant_rest(struct grant *g, struct refusal *why);
 MUST_CHECK int grant_wake(struct grant *g, struct refusal *why);
+/* The worker's part: whether the ring gets frames.  The program has the packet socket, too, and
+ * could make this wait.  Return: 0, or what the kernel said */
+int grant_listen(struct grant *g, bool is_on);
 /* Stops the frames of one grant that has had no flow for long enough, until its next flow.
  * Return: milliseconds until it is to be called again, or -1 */
 int grants_rest(struct ports *ps);

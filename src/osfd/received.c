@@ -9,8 +9,6 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "base/kept.h"
-#include "osfd/closer.h"
 #include "osfd/msg.h"
 #include "osfd/sockopt.h"
 
@@ -43,7 +41,7 @@ static void take(struct msghdr *msg, struct received *out)
 	}
 }
 
-ssize_t receive(int fd, struct iovec *iov, struct received *out)
+ssize_t receive(int fd, struct iovec *iov, struct received *out, int flags)
 {
 	union {
 		struct cmsghdr head;
@@ -55,7 +53,7 @@ ssize_t receive(int fd, struct iovec *iov, struct received *out)
 		.msg_control = control.buf,
 		.msg_controllen = sizeof(control.buf),
 	};
-	ssize_t n = recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	ssize_t n = recvmsg(fd, &msg, flags | MSG_CMSG_CLOEXEC);
 
 	out->n = 0;
 	if (n >= 0)
@@ -83,27 +81,22 @@ void socket_close(int fd)
 }
 
 /* Return: whether it stays open */
-static bool let_go(int fd, int closer)
+static bool let_go(int fd)
 {
-	if (opt_get(fd, SOL_SOCKET, SO_PROTOCOL) == IPPROTO_TCP) {
+	if (opt_get(fd, SOL_SOCKET, SO_PROTOCOL) == IPPROTO_TCP)
 		socket_close(fd);
-		return false;
-	}
-	if (fcntl(fd, F_GET_SEALS) >= 0 || is_timer(fd)) {
+	else if (fcntl(fd, F_GET_SEALS) >= 0 || is_timer(fd))
 		close(fd);
-		return false;
-	}
-	if (kept_is_file(fd))
+	else
 		return true;
-	closer_close(closer, fd);
 	return false;
 }
 
-unsigned received_close(struct received *r, int closer)
+unsigned received_close(struct received *r)
 {
 	unsigned n_open = 0;
 
 	while (r->n)
-		n_open += let_go(r->fd[--r->n], closer);
+		n_open += let_go(r->fd[--r->n]);
 	return n_open;
 }

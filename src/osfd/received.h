@@ -4,9 +4,9 @@
  *
  *     has_descriptors() -> receive() -> it is served -> received_close()
  *
- * What came may be anything, and the sender has copies.  osfd closes memory, timers and TCP
- * sockets itself; the closer closes other sockets (closer.h).  A file stays open, because
- * each close() of it tells its file system, which may let osfd wait.
+ * What came may be anything, and the sender has copies.  A worker closes memory, timers and TCP
+ * sockets.  The rest stays open, because close() may wait for a file system or a socket that
+ * lingers, and the program's connections would wait for it.
  */
 #pragma once
 
@@ -31,10 +31,10 @@ struct received {
 bool has_descriptors(int fd);
 
 /* As recvmsg(). */
-ssize_t receive(int fd, struct iovec *iov, struct received *out);
+ssize_t receive(int fd, struct iovec *iov, struct received *out, int flags);
 
 /* Return: how many stay open */
-unsigned received_close(struct received *r, int closer);
+unsigned received_close(struct received *r);
 
 /* Is it a timer?  The question fails at once on anything else. */
 bool is_timer(int fd);

@@ -3,7 +3,7 @@
 #include "osfd/server.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
@@ -14,10 +14,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "osfd/channel.h"
 #include "osfd/closer.h"
-#include "osfd/held.h"
 #include "osfd/received.h"
 #include "osfd/sockopt.h"
+#include "osfd/worker.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
@@ -27,18 +28,19 @@
 #endif
 #define BACKLOG 64
 #define EVENTS 32
-#define SILENT_MS 1000
-#define KEPT_MAX 16 /* files of one port that stay open */
-#define AWAY_MIN_NS (10 * NS_PER_MS)
+#define REFUSED_MS 1000
 #define LEAVE_MS 5000
+/* After a program's death.  Its worker needs some of it for the connections, and cannot end
+ * while somebody keeps the lock of one of them. */
+#define DEAD_MS 10000
 
-/* What an event is about: the socket itself, a signal, a client's two descriptors, or a
- * grant's timer. */
+/* What an event is about: a client, the socket itself, a signal, a worker, or a worker's
+ * program. */
 enum {
 	TAG_LISTEN = CLIENTS_MAX,
 	TAG_SIGNAL,
-	TAG_DEATH = 1 << 16,
-	TAG_AWAY = 1 << 17
+	TAG_WORKER = 1 << 16,
+	TAG_DEATH = 1 << 17
 };
 
 static int watch(struct server *s, int fd, uint32_t tag)
@@ -56,10 +58,12 @@ int server_listen(struct server *s)
 
 	memcpy(un.sun_path + 1, OSFD_NAME, sizeof(OSFD_NAME) - 1);
 	for (unsigned i = 0; i < CLIENTS_MAX; i++)
-		s->client[i].fd = s->client[i].pid_fd = -1;
+		s->client[i].fd = -1;
+	for (unsigned i = 0; i < WORKERS_MAX; i++)
+		s->worker[i].fd = s->worker[i].pid_fd = -1;
 	s->listen_fd =
 	    socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	/* Where the kernel can, it lets nobody send descriptors who has no grant. */
+	/* Where the kernel can, it lets nobody send descriptors who has no worker. */
 	(void)opt_set(s->listen_fd, SOL_SOCKET, SO_PASSRIGHTS, 0);
 	if (s->listen_fd < 0 ||
 	    bind(s->listen_fd, (struct sockaddr *)&un, len) < 0 ||
@@ -72,6 +76,7 @@ int server_begin(struct server *s)
 {
 	sigset_t set;
 
+	signal(SIGCHLD, SIG_IGN); /* workers leave no zombies */
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
@@ -84,56 +89,9 @@ int server_begin(struct server *s)
 	return err ? err : watch(s, s->signal_fd, TAG_SIGNAL);
 }
 
-static bool client_has_grant(const struct server *s, int index)
-{
-	for (unsigned i = 0; i < GRANTS_MAX; i++)
-		if (s->ports.grant[i].port && s->ports.grant[i].owner == index)
-			return true;
-	return false;
-}
-
-/* Edge-triggered, because nobody reads the timer here. */
-int server_watch_away(struct server *s, struct grant *g, int fd,
-		      struct refusal *why)
-{
-	uint32_t index = (uint32_t)(g - s->ports.grant);
-	struct epoll_event ev = { .events = EPOLLIN | EPOLLET,
-				  .data.u32 = TAG_AWAY | index };
-
-	if (!is_timer(fd)) {
-		refuse(why, "not a timer");
-		return -EBADF;
-	}
-	if (!g->held || g->away_fd >= 0) {
-		refuse(why, "%s",
-		       g->held ? "the grant has a timer already"
-			       : "the grant has no escrow");
-		return g->held ? -EEXIST : -EINVAL;
-	}
-	int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	if (own < 0)
-		return -errno;
-	if (epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, own, &ev) < 0) {
-		int err = -errno;
-
-		close(own);
-		return err;
-	}
-	g->away_fd = own;
-	g->away_set_fd = s->epoll_fd;
-	return 0;
-}
-
-/* Sends a program's ACKs once in AWAY_MIN_NS at most, however often its timer expires. */
-static void look_after(struct grant *g)
-{
-	uint64_t now = now_ns();
-
-	if (!g->port || g->away_fd < 0 || now - g->away_ns < AWAY_MIN_NS)
-		return;
-	g->away_ns = now;
-	held_acknowledge(g);
-}
+/*
+ * Clients, who have no grant.
+ */
 
 /* Closes what a client has to say no more.  Descriptors may be queued there that nobody has
  * received, and the closer keeps the file open, so the set of events must forget it. */
@@ -144,48 +102,10 @@ static void channel_close(const struct server *s, int fd)
 	closer_close(s->closer_fd, fd);
 }
 
-static void client_close(struct server *s, int index, bool is_dead)
+static void client_close(struct server *s, int index)
 {
-	struct client *c = &s->client[index];
-
-	for (unsigned i = 0; i < GRANTS_MAX; i++) {
-		struct grant *g = &s->ports.grant[i];
-
-		if (!g->port || g->owner != index)
-			continue;
-		held_end(g, is_dead);
-		grant_close(g);
-	}
-	channel_close(s, c->fd);
-	close(c->pid_fd);
-	*c = (struct client){ .fd = -1, .pid_fd = -1 };
-}
-
-/* The client sends no more requests.  The pidfd tells when it is dead. */
-static void client_silence(struct server *s, int index)
-{
-	struct client *c = &s->client[index];
-
-	epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
-	c->silent_ns = now_ns();
-}
-
-/* A descriptor of the process at the other end.  Unlike a pid, it never names another
- * process. */
-static int identify(int fd, struct client *out)
-{
-	struct client c = { .fd = fd, .pid_fd = -1 };
-	struct ucred cred;
-	socklen_t len = sizeof(cred);
-
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
-		return -errno;
-	len = sizeof(c.pid_fd);
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &c.pid_fd, &len) < 0)
-		return -errno;
-	c.uid = cred.uid;
-	*out = c;
-	return 0;
+	channel_close(s, s->client[index].fd);
+	s->client[index] = (struct client){ .fd = -1 };
 }
 
 /* Users who have no port share few places: they can only ask which ports there are. */
@@ -200,6 +120,9 @@ static bool has_place(const struct server *s, uint32_t uid)
 		n_strangers +=
 		    c->fd >= 0 && c->uid && !ports_has(&s->ports, c->uid);
 	}
+	for (int i = 0; i < WORKERS_MAX; i++)
+		if (s->worker[i].fd >= 0 && s->worker[i].uid == uid)
+			n_own += s->worker[i].n_clients;
 	if (!uid)
 		return true;
 	return ports_has(&s->ports, uid) ? n_own < CLIENTS_PER_UID
@@ -216,140 +139,302 @@ static int client_place(const struct server *s, uint32_t uid)
 
 static void client_accept(struct server *s)
 {
-	struct client c;
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
 	int fd =
 	    accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 	if (fd < 0)
 		return;
-	if (identify(fd, &c) < 0) {
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0) {
 		channel_close(s, fd);
 		return;
 	}
-	int i = client_place(s, c.uid);
+	int i = client_place(s, cred.uid);
 	if (i < 0) {
 		channel_close(s, fd);
-		close(c.pid_fd);
 		return;
 	}
-	s->client[i] = c;
-	if (watch(s, c.fd, (uint32_t)i) ||
-	    watch(s, c.pid_fd, (uint32_t)i | TAG_DEATH))
-		client_close(s, i, false);
-}
-
-static int reply_send(int fd, struct reply *r, const int fds[2])
-{
-	size_t n = fds[0] < 0 ? 0 : fds[1] < 0 ? 1 : 2;
-	struct iovec iov = { r, sizeof(*r) };
-	union {
-		struct cmsghdr head;
-		char buf[CMSG_SPACE(2 * sizeof(int))];
-	} control = { 0 };
-	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
-
-	if (n) {
-		msg.msg_control = control.buf;
-		msg.msg_controllen = CMSG_SPACE(n * sizeof(int));
-		control.head = (struct cmsghdr){
-			.cmsg_len = CMSG_LEN(n * sizeof(int)),
-			.cmsg_level = SOL_SOCKET,
-			.cmsg_type = SCM_RIGHTS,
-		};
-		memcpy(CMSG_DATA(&control.head), fds, n * sizeof(int));
-	}
-	return sendmsg(fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 ? -errno : 0;
-}
-
-/* The port whose user a client is, or NULL. */
-static struct port *port_of(const struct server *s, int index)
-{
-	for (unsigned i = 0; i < GRANTS_MAX; i++)
-		if (s->ports.grant[i].port && s->ports.grant[i].owner == index)
-			return s->ports.grant[i].port;
-	return NULL;
-}
-
-/* All requests that come with descriptors need a grant.  What others send is never
- * received: the client gets an answer, and is closed with it. */
-static bool may_send(const struct server *s, int index)
-{
-	const struct port *p = port_of(s, index);
-
-	return (p && p->n_kept < KEPT_MAX) ||
-	       !has_descriptors(s->client[index].fd);
-}
-
-static void client_read(struct server *s, int index)
-{
-	uint8_t buf[MSG_BYTES_MAX];
-	struct iovec iov = { buf, sizeof(buf) };
-	struct reply out = { .magic = MSG_MAGIC, .version = MSG_VERSION };
-	struct received got;
-	int out_fds[2] = { -1, -1 };
-	bool owned[2] = { false, false };
-	int fd = s->client[index].fd;
-	struct port *port = port_of(s, index);
-
-	if (!may_send(s, index)) {
-		out.err = -EBADF;
-		s->client[index].is_refused = true;
-		reply_send(fd, &out, out_fds);
-		client_silence(s, index);
-		return;
-	}
-	ssize_t n = receive(fd, &iov, &got);
-	bool is_cut = n <= 0 || got.flags & (MSG_TRUNC | MSG_CTRUNC);
-	if (n < 0 && errno == EAGAIN)
-		return;
-	if (!is_cut)
-		client_serve(s, index, buf, (size_t)n, got.fd, got.n, &out,
-			     out_fds, owned);
-	if (!port && port_of(s, index))
-		(void)opt_set(fd, SOL_SOCKET, SO_PASSRIGHTS, 1);
-	unsigned n_kept = received_close(&got, s->closer_fd);
-	if (port)
-		port->n_kept += n_kept;
-	if (is_cut || reply_send(fd, &out, out_fds) < 0)
-		client_silence(s, index);
-	for (int i = 0; i < 2; i++)
-		if (owned[i])
-			close(out_fds[i]);
+	s->client[i] =
+	    (struct client){ .fd = fd, .uid = cred.uid, .pid = cred.pid };
+	if (watch(s, fd, (uint32_t)i))
+		client_close(s, i);
 }
 
 /*
- * The end of ports.
+ * Workers.
  */
 
-bool client_leaves(const struct server *s, int index)
+static void worker_end(struct server *s, int index)
 {
-	for (unsigned i = 0; i < GRANTS_MAX; i++) {
-		const struct grant *g = &s->ports.grant[i];
+	struct worker *w = &s->worker[index];
 
-		if (g->port && g->owner == index && g->port->is_ending)
-			return true;
-	}
-	return false;
+	for (unsigned i = 0; i < GRANTS_MAX; i++)
+		if (s->ports.grant[i].port && s->ports.grant[i].owner == index)
+			grant_close(&s->ports.grant[i]);
+	/* The worker has copies of both, or had. */
+	epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, w->fd, NULL);
+	epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, w->pid_fd, NULL);
+	close(w->fd);
+	close(w->pid_fd);
+	*w = (struct worker){ .fd = -1, .pid_fd = -1 };
 }
 
-/* A program that does not read this reply learns of it from the reply to its next request. */
-void clients_leave(struct server *s)
+/* The worker of a program, or of a user's program that we cannot tell from others: a new one.
+ * Return: its index, or a negative errno */
+static int worker_for(struct server *s, const struct client *c, int pid_fd)
 {
+	struct worker *w;
+	int room = -1;
+
+	for (int i = 0; i < WORKERS_MAX; i++) {
+		w = &s->worker[i];
+		if (w->fd < 0)
+			room = i;
+		else if (c->pid && w->pid == c->pid && w->uid == c->uid &&
+			 !w->dead_ns)
+			return i;
+	}
+	if (room < 0)
+		return -ENOSPC;
+	w = &s->worker[room];
+	int fd = worker_start(&s->ports, s->null_fd);
+	if (fd < 0)
+		return fd;
+	*w = (struct worker){
+		.fd = fd, .pid_fd = dup(pid_fd), .pid = c->pid, .uid = c->uid
+	};
+	if (w->pid_fd < 0 || watch(s, w->fd, TAG_WORKER | (uint32_t)room) ||
+	    watch(s, w->pid_fd, TAG_DEATH | (uint32_t)room)) {
+		worker_end(s, room);
+		return -ENOMEM;
+	}
+	return room;
+}
+
+/* A client, with a request that its worker is to serve.  Return: 0, or an errno: then it is
+ * still ours */
+static int hand_over(struct server *s, int index, const void *buf, size_t len)
+{
+	struct client *c = &s->client[index];
+	struct control m = { .type = CONTROL_CLIENT,
+			     .uid = c->uid,
+			     .version = c->version,
+			     .n_bytes = (uint32_t)len };
+	int fds[2] = { c->fd, -1 };
+	socklen_t size = sizeof(int);
+
+	memcpy(m.bytes, buf, len);
+	if (getsockopt(c->fd, SOL_SOCKET, SO_PEERPIDFD, &fds[1], &size) < 0)
+		return -errno;
+	int i = worker_for(s, c, fds[1]);
+	(void)opt_set(c->fd, SOL_SOCKET, SO_PASSRIGHTS, 1);
+	int err =
+	    i < 0 ? i : channel_send(s->worker[i].fd, &m, sizeof(m), fds, 2);
+	close(fds[1]);
+	if (err) {
+		(void)opt_set(c->fd, SOL_SOCKET, SO_PASSRIGHTS, 0);
+		if (i >= 0 && !s->worker[i].n_clients)
+			worker_end(s, i);
+		return err;
+	}
+	s->worker[i].n_clients++;
+	epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
+	close(c->fd);
+	*c = (struct client){ .fd = -1 };
+	return 0;
+}
+
+static unsigned n_fds_of(const struct answer *a)
+{
+	unsigned n = 0;
+
+	while (n < CONTROL_FDS && a->fds[n] >= 0)
+		n++;
+	return n;
+}
+
+static void worker_answer(struct server *s, int index, const struct control *m)
+{
+	struct worker *w = &s->worker[index];
+	uint32_t version = MSG_VERSION;
+	struct asker who = { w->uid, &version, index };
+	struct control out = { .type = CONTROL_ANSWER };
+	struct answer a;
+
+	client_serve(s, &who, m->bytes,
+		     MIN(m->n_bytes, (uint32_t)MSG_BYTES_MAX), &a);
+	out.number = a.number;
+	out.is_lo = a.is_lo;
+	memcpy(out.bytes, &a.reply, sizeof(a.reply));
+	int err = channel_send(w->fd, &out, sizeof(out), a.fds, n_fds_of(&a));
+	if (a.is_ours)
+		close(a.fds[0]);
+	if (err)
+		worker_end(s, index);
+}
+
+static void worker_read(struct server *s, int index)
+{
+	struct worker *w = &s->worker[index];
+	struct control m;
+	ssize_t n = recv(w->fd, &m, sizeof(m), MSG_DONTWAIT);
+
+	if (n < 0 && errno == EAGAIN)
+		return;
+	if (n != sizeof(m)) {
+		worker_end(s, index);
+		return;
+	}
+	if (m.type == CONTROL_ASK) {
+		worker_answer(s, index, &m);
+	} else if (m.type == CONTROL_END) {
+		struct grant *g = grant_of(&s->ports, m.grant, index);
+
+		if (g)
+			grant_close(g);
+	} else if (m.type == CONTROL_GONE && !--w->n_clients) {
+		worker_end(s, index);
+	}
+}
+
+static void worker_orphaned(struct server *s, int index)
+{
+	struct worker *w = &s->worker[index];
+	struct pollfd p = { .fd = w->pid_fd, .events = POLLIN };
+
+	if (poll(&p, 1, 0) < 1) /* the event was of this entry's last worker */
+		return;
+	epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, w->pid_fd, NULL);
+	w->dead_ns = now_ns();
+}
+
+/* A worker that stays behind its program waits for a lock that somebody keeps, and no signal
+ * ends that.  It gives up its grants: nothing is steered any more for a dead program.  Return:
+ * milliseconds until there is another one, or -1 */
+static int end_orphaned(struct server *s)
+{
+	uint64_t now = now_ns();
+	bool any = false;
+
+	for (int i = 0; i < WORKERS_MAX; i++) {
+		struct worker *w = &s->worker[i];
+
+		if (w->fd < 0 || !w->dead_ns)
+			continue;
+		if (now - w->dead_ns > DEAD_MS * NS_PER_MS)
+			worker_end(s, i);
+		else
+			any = true;
+	}
+	return any ? DEAD_MS / 10 : -1;
+}
+
+void workers_look(const struct server *s)
+{
+	struct control m = { .type = CONTROL_LOOK };
+
+	for (int i = 0; i < WORKERS_MAX; i++)
+		if (s->worker[i].fd >= 0) /* a full one has something to read */
+			(void)channel_send(s->worker[i].fd, &m, sizeof(m), NULL,
+					   0);
+}
+
+/*
+ * Requests of clients.
+ */
+
+/* Whether a request opens a port that its user has. */
+static bool needs_worker(const struct server *s, const struct client *c,
+			 const void *buf, size_t len)
+{
+	struct request r;
+
+	return c->version && !request_parse(buf, len, 0, &r) &&
+	       r.type == MSG_OPEN && port_for(&s->ports, r.port.dev, c->uid);
+}
+
+static void client_refuse(struct server *s, int index)
+{
+	struct client *c = &s->client[index];
 	struct reply r = { .magic = MSG_MAGIC,
 			   .version = MSG_VERSION,
-			   .type = MSG_LEAVE,
-			   .flags = REPLY_LEAVE };
-	const int none[2] = { -1, -1 };
+			   .err = -EBADF };
+
+	(void)channel_send(c->fd, &r, sizeof(r), NULL, 0);
+	epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
+	c->refused_ns = now_ns();
+}
+
+static void client_answer(struct server *s, int index, const void *buf,
+			  size_t len)
+{
+	struct client *c = &s->client[index];
+	struct asker who = { c->uid, &c->version, -1 };
+	struct answer a;
+	int err =
+	    needs_worker(s, c, buf, len) ? hand_over(s, index, buf, len) : 1;
+
+	if (!err)
+		return;
+	if (err > 0) {
+		client_serve(s, &who, buf, len, &a);
+	} else {
+		struct refusal why = { "" };
+
+		a = (struct answer){ .reply = { .magic = MSG_MAGIC,
+						.version = MSG_VERSION,
+						.type = MSG_OPEN },
+				     .fds = { -1, -1, -1, -1 } };
+		refuse(&why, "no worker: %s", strerror(-err));
+		reply_end(&a.reply, MSG_OPEN, err, &why);
+	}
+	if (channel_send(c->fd, &a.reply, sizeof(a.reply), a.fds, n_fds_of(&a)))
+		client_close(s, index);
+}
+
+/* The kernel refuses descriptors of who has no worker, from Linux 6.16 on.  Before that they are
+ * never received: the client gets an answer, and is closed with it. */
+static void client_read(struct server *s, int index)
+{
+	uint8_t buf[MSG_BYTES_MAX];
+	struct client *c = &s->client[index];
+
+	if (has_descriptors(c->fd)) {
+		client_refuse(s, index);
+		return;
+	}
+	ssize_t n = recv(c->fd, buf, sizeof(buf), MSG_DONTWAIT | MSG_TRUNC);
+	if (n < 0 && errno == EAGAIN)
+		return;
+	if (n <= 0 || n > (ssize_t)sizeof(buf))
+		client_close(s, index);
+	else
+		client_answer(s, index, buf, (size_t)n);
+}
+
+/* Ends the clients that were refused.  Return: milliseconds until there is one, or -1 */
+static int end_refused(struct server *s)
+{
+	uint64_t now = now_ns();
+	bool any = false;
 
 	for (int i = 0; i < CLIENTS_MAX; i++) {
-		struct client *c = &s->client[i];
+		const struct client *c = &s->client[i];
 
-		if (c->fd < 0 || c->is_told || c->silent_ns ||
-		    c->version < MSG_VERSION_LEAVE || !client_leaves(s, i))
+		if (c->fd < 0 || !c->refused_ns)
 			continue;
-		c->is_told = reply_send(c->fd, &r, none) == 0;
+		if (now - c->refused_ns > REFUSED_MS * NS_PER_MS)
+			client_close(s, i);
+		else
+			any = true;
 	}
+	return any ? REFUSED_MS / 10 : -1;
 }
+
+/*
+ * The end.
+ */
 
 /* Handles SIGTERM and SIGINT.  The second signal ends the wait for programs. */
 static void end_soon(struct server *s)
@@ -364,7 +449,7 @@ static void end_soon(struct server *s)
 	}
 	s->ending_ns = now_ns();
 	ports_end(&s->ports);
-	clients_leave(s);
+	workers_look(s);
 }
 
 /* Milliseconds that programs still have. */
@@ -377,55 +462,30 @@ static int ms_left(const struct server *s)
 
 static void event(struct server *s, uint32_t tag)
 {
-	uint32_t index = tag & ~(uint32_t)(TAG_DEATH | TAG_AWAY);
+	int index = (int)(tag & ~(uint32_t)(TAG_DEATH | TAG_WORKER));
 
-	if (tag & TAG_AWAY)
-		look_after(&s->ports.grant[index]);
-	else if (tag == TAG_LISTEN)
+	if (tag & TAG_WORKER) {
+		if (s->worker[index].fd >= 0)
+			worker_read(s, index);
+	} else if (tag & TAG_DEATH) {
+		if (s->worker[index].fd >= 0)
+			worker_orphaned(s, index);
+	} else if (tag == TAG_LISTEN) {
 		client_accept(s);
-	else if (tag == TAG_SIGNAL)
+	} else if (tag == TAG_SIGNAL) {
 		end_soon(s);
-	else if (s->client[index].fd < 0)
-		return; /* closed by an event before this one */
-	else if (tag & TAG_DEATH)
-		client_close(s, (int)index, true);
-	else if (!s->client[index].silent_ns)
-		client_read(s, (int)index);
-}
-
-/* Ends the clients that are silent and do not die.  Return: milliseconds until there is
- * one, or -1 */
-static int end_silent(struct server *s)
-{
-	uint64_t now = now_ns();
-	bool any = false;
-
-	for (int i = 0; i < CLIENTS_MAX; i++) {
-		const struct client *c = &s->client[i];
-
-		if (c->fd < 0 || !c->silent_ns)
-			continue;
-		if ((!client_has_grant(s, i) && !c->is_refused) ||
-		    now - c->silent_ns > SILENT_MS * NS_PER_MS)
-			client_close(s, i, false);
-		else
-			any = true;
+	} else if (s->client[index].fd >= 0 && !s->client[index].refused_ns) {
+		client_read(s,
+			    index); /* no event before this one has closed it */
 	}
-	return any ? SILENT_MS / 10 : -1;
 }
 
 static bool has_nothing_to_do(struct server *s)
 {
 	for (unsigned i = 0; i < CLIENTS_MAX; i++)
-		if (s->client[i].fd >= 0)
+		if (s->client[i].fd >= 0 || s->worker[i].fd >= 0)
 			return false;
 	return s->is_on_demand && !port_at(&s->ports, 0);
-}
-
-/* Return: the shorter of two waits; -1 is a wait without end. */
-static int sooner(int a_ms, int b_ms)
-{
-	return a_ms < 0 || (b_ms >= 0 && b_ms < a_ms) ? b_ms : a_ms;
 }
 
 int server_run(struct server *s)
@@ -443,9 +503,9 @@ int server_run(struct server *s)
 		bool leaves = ports_sweep(&s->ports);
 		if (s->ending_ns && (!leaves || !ms_left(s)))
 			break;
-		wait_ms = sooner(end_silent(s), grants_rest(&s->ports));
-		if (s->ending_ns && (wait_ms < 0 || wait_ms > ms_left(s)))
-			wait_ms = ms_left(s);
+		wait_ms = sooner_ms(end_refused(s), end_orphaned(s));
+		if (s->ending_ns)
+			wait_ms = sooner_ms(wait_ms, ms_left(s));
 		was_used = true;
 	}
 	return 0;

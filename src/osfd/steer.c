@@ -26,6 +26,24 @@ __asm__(".section .rodata.steer_object, \"a\"\n"
 	".previous\n");
 extern const char steer_object[], steer_object_end[];
 
+static int map_ports(struct steer *s)
+{
+	void *ports = mmap(NULL, STEER_PORT_BYTES, PROT_READ | PROT_WRITE,
+			   MAP_SHARED, s->ports_fd, 0);
+	if (ports == MAP_FAILED)
+		return -errno;
+	s->used_ports = ports;
+	s->n_of_port = calloc(UINT16_MAX + 1, sizeof(*s->n_of_port));
+	return s->n_of_port ? 0 : -ENOMEM;
+}
+
+static void unmap_ports(struct steer *s)
+{
+	if (s->used_ports)
+		munmap(s->used_ports, STEER_PORT_BYTES);
+	free(s->n_of_port);
+}
+
 static int load(struct steer *s, uint32_t n_flows)
 {
 	LIBBPF_OPTS(bpf_object_open_opts, opts, .object_name = "osf_steer");
@@ -46,18 +64,11 @@ static int load(struct steer *s, uint32_t n_flows)
 	if (bpf_map__set_max_entries(flows, n_flows) < 0 ||
 	    bpf_object__load(s->object) < 0)
 		return -errno;
-	void *ports = mmap(NULL, STEER_PORT_BYTES, PROT_READ | PROT_WRITE,
-			   MAP_SHARED, bpf_map__fd(bss), 0);
-	if (ports == MAP_FAILED)
-		return -errno;
-	s->used_ports = ports;
-	s->n_of_port = calloc(UINT16_MAX + 1, sizeof(*s->n_of_port));
-	if (!s->n_of_port)
-		return -ENOMEM;
+	s->ports_fd = bpf_map__fd(bss);
 	s->flows_fd = bpf_map__fd(flows);
 	s->counts_fd = bpf_map__fd(counts);
 	s->filter_fd = bpf_program__fd(filter);
-	return 0;
+	return map_ports(s);
 }
 
 /* The packet socket has taken a frame before any tc program sees it, so ours must be
@@ -116,9 +127,23 @@ void steer_close(struct steer *s)
 {
 	steer_detach(s);
 	bpf_object__close(s->object);
-	if (s->used_ports)
-		munmap(s->used_ports, STEER_PORT_BYTES);
-	free(s->n_of_port);
+	unmap_ports(s);
+	*s = STEER_NONE;
+}
+
+int steer_share(struct steer *s, int flows_fd, int ports_fd)
+{
+	*s = STEER_NONE;
+	s->flows_fd = flows_fd;
+	s->ports_fd = ports_fd;
+	return map_ports(s);
+}
+
+void steer_drop(struct steer *s)
+{
+	unmap_ports(s);
+	close(s->flows_fd);
+	close(s->ports_fd);
 	*s = STEER_NONE;
 }
 

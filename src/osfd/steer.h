@@ -25,7 +25,8 @@ struct bpf_object;
 struct steer {
 	struct bpf_object *object;
 	int flows_fd, counts_fd, filter_fd;
-	int link_fd; /* -1: not attached */
+	int ports_fd; /* what used_ports is a mapping of */
+	int link_fd;  /* -1: not attached */
 	uint32_t tc_id;
 	uint8_t *used_ports; /* the programs', mapped */
 	uint32_t *n_of_port; /* flows of each local port */
@@ -43,6 +44,11 @@ struct steer {
  */
 MUST_CHECK int steer_open(struct steer *s, int ifindex, uint32_t n_flows);
 void steer_close(struct steer *s);
+
+/* What a worker has of it: it gives and takes flows, and no more.  @flows_fd and @ports_fd are
+ * @s's from now on, also where this fails.  steer_drop() ends it.  Return: 0 or an errno */
+MUST_CHECK int steer_share(struct steer *s, int flows_fd, int ports_fd);
+void steer_drop(struct steer *s);
 
 /* Gives all frames to the kernel, which waits for its processors in both calls.  What was
  * steered can still be read.  steer_attach(): as steer_open() */
