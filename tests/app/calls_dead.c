@@ -36,6 +36,9 @@ static void send_at_once(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 }
 
+/* What the peer does in front of its turns, in which its connection moves. */
+static void (*first_part)(int fd);
+
 static int peer_connect(int listener, bool has_turns)
 {
 	struct sockaddr_in at;
@@ -47,6 +50,8 @@ static int peer_connect(int listener, bool has_turns)
 	if (connect(fd, (struct sockaddr *)&at, len))
 		_exit(1);
 	send_at_once(fd);
+	if (first_part)
+		first_part(fd);
 	for (int i = 0; has_turns && i < TURNS; i++)
 		if (send(fd, &byte, 1, 0) != 1 || recv(fd, &byte, 1, 0) != 1)
 			_exit(2);
@@ -115,11 +120,18 @@ static struct peer peer_killed(void (*part)(int fd))
 
 static void nothing(int fd) {}
 
-static void reset(int fd)
+static void linger(int fd, int on)
 {
-	struct linger l = { 1, 0 };
+	struct linger l = { on, 0 };
 
 	setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l));
+}
+
+static void linger_zero(int fd) { linger(fd, 1); }
+
+static void reset(int fd)
+{
+	linger_zero(fd);
 	close(fd);
 }
 
@@ -361,3 +373,146 @@ static void closed_window(bool has_turns)
 SCENARIO(dead_behind_a_closed_window) { closed_window(true); }
 
 SCENARIO(dead_behind_a_window_closed_from_the_start) { closed_window(false); }
+
+/* The kernel resets the connection of such a process, whatever was read. */
+SCENARIO(dead_with_linger_zero)
+{
+	struct peer p = peer_killed(linger_zero);
+
+	end_of(&p);
+}
+
+SCENARIO(dead_with_linger_zero_is_told_by_recv)
+{
+	struct peer p = peer_killed(linger_zero);
+
+	RES("recv", recv(p.fd, buf, n(10), 0));
+	RES("recv", recv(p.fd, buf, n(10), 0));
+	RES("send", send(p.fd, buf, n(10), MSG_NOSIGNAL));
+}
+
+SCENARIO(dead_with_linger_zero_from_the_start)
+{
+	first_part = linger_zero;
+	struct peer p = peer_killed(nothing);
+
+	end_of(&p);
+}
+
+static void linger_no_more(int fd)
+{
+	linger(fd, 1);
+	linger(fd, 0);
+}
+
+SCENARIO(dead_with_linger_no_more)
+{
+	struct peer p = peer_killed(linger_no_more);
+
+	RES("recv", recv(p.fd, buf, n(10), 0));
+}
+
+SCENARIO(dead_with_linger_no_more_since_the_start)
+{
+	first_part = linger_zero;
+	struct peer p = peer_killed(linger_no_more);
+
+	RES("recv", recv(p.fd, buf, n(10), 0));
+}
+
+static void linger_zero_and_send(int fd)
+{
+	linger_zero(fd);
+	send_ten(fd);
+}
+
+SCENARIO(dead_with_linger_zero_after_it_sent)
+{
+	struct peer p = peer_killed(linger_zero_and_send);
+
+	RES("recv", recv(p.fd, buf, n(4), 0));
+	RES("recv", recv(p.fd, buf, n(100), 0));
+	RES("recv", recv(p.fd, buf, n(100), 0));
+	RES("recv", recv(p.fd, buf, n(100), 0));
+}
+
+/* recv() waits when the peer is killed, or is about to. */
+SCENARIO(dead_with_linger_zero_wakes_recv)
+{
+	struct peer p = peer_start(linger_zero, true);
+
+	peer_wait(&p);
+	pid_t killer = fork();
+	if (!killer) {
+		kill(p.pid, SIGKILL);
+		_exit(0);
+	}
+	RES("recv", recv(p.fd, buf, n(10), 0));
+	waitpid(killer, NULL, 0);
+	waitpid(p.pid, NULL, 0);
+}
+
+static void linger_zero_and_exit(int fd)
+{
+	linger_zero(fd);
+	exit(0);
+}
+
+/* exit() without a close(). */
+SCENARIO(dead_with_linger_zero_by_exit)
+{
+	struct peer p = peer_start(linger_zero_and_exit, true);
+
+	waitpid(p.pid, NULL, 0);
+	end_of(&p);
+}
+
+/* A child has inherited the connection, and is the last one to close it. */
+static void linger_zero_and_leave(int fd)
+{
+	char byte;
+	int word[2];
+
+	linger_zero(fd);
+	if (pipe(word))
+		_exit(8);
+	if (!fork()) {
+		close(word[1]);
+		if (read(word[0], &byte, 1) == 0)
+			close(fd);
+		_exit(0);
+	}
+	close(fd);
+	exit(0);
+}
+
+SCENARIO(dead_with_linger_zero_closed_by_a_child)
+{
+	struct peer p = peer_start(linger_zero_and_leave, true);
+
+	waitpid(p.pid, NULL, 0);
+	RES("recv", recv(p.fd, buf, n(10), 0));
+}
+
+/* The child is killed, as its parent was before. */
+static void linger_zero_and_two_die(int fd)
+{
+	linger_zero(fd);
+	if (!fork()) {
+		pid_t parent = getppid();
+
+		kill(parent, SIGKILL);
+		while (getppid() == parent)
+			usleep(100);
+		raise(SIGKILL);
+	}
+	pause();
+}
+
+SCENARIO(dead_with_linger_zero_killed_in_a_child)
+{
+	struct peer p = peer_start(linger_zero_and_two_die, true);
+
+	waitpid(p.pid, NULL, 0);
+	RES("recv", recv(p.fd, buf, n(10), 0));
+}

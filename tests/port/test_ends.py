@@ -9,7 +9,8 @@ IPv6, with the kernel or osf as the other end: `osf port del' and `add', SIGTERM
 new one, a device that goes down and up, an address that goes and comes, routes that come and
 go.  Each of them gives the connections back to the kernel, and they move again.  A program
 that sleeps hears nothing of it, and hears of the next byte.  `ss -K' ends a connection as it
-ends the kernel's.  A connection that would move while its route is away moves later.  A
+ends the kernel's.  A program that has asked for a reset at its end (SO_LINGER with 0) ends in
+several ways.  A connection that would move while its route is away moves later.  A
 program that is away until its ring is full hears of a reset that found no room there.  No
 program may see an error otherwise, and nothing is left behind.
 """
@@ -344,6 +345,75 @@ def ss_kills(world, host):
     print("ss -K, %s: %s, and the peer: %s" % (host, *ours))
 
 
+# A program that has asked for a reset at its end (SO_LINGER with 0), and ends in several ways.
+LINGER_ENDS = {
+    "SIGKILL": "os.kill(os.getpid(), 9)",
+    "exit()": "sys.exit(0)",
+    "_exit()": "os._exit(0)",
+    "close()": "s.close(); sys.stdin.read()",
+    "the end of a child": """
+r, w = os.pipe()
+if os.fork():
+    os._exit(0)
+os.close(w)
+os.read(r, 1)
+s.close()
+""",
+}
+LINGERS = TURNS.replace("def turn", """
+import struct
+s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+def turn""") + """
+print("lingers", flush=True)
+sys.stdin.readline()
+"""
+HEARS_END = """
+import socket, sys
+l = socket.create_server((sys.argv[1], int(sys.argv[2])))
+print("listens", flush=True)
+c = l.accept()[0]
+got = b""
+while got[:1] != b"x":
+    got = c.recv(64, socket.MSG_WAITALL)
+    c.sendall(got)
+try:
+    print("end of stream" if not c.recv(10) else "bytes", flush=True)
+except OSError as why:
+    print(type(why).__name__, flush=True)
+"""
+
+
+def lingers(world, osf, end):
+    """Return: what the peer, which is the kernel's, hears."""
+    world.next_port += 1
+    words = ["10.9.0.1", str(world.next_port)]
+    far = world.start("a", [PYTHON, "-c", HEARS_END] + words, False, stdin=subprocess.PIPE)
+    expect(far, "listens")
+    near = world.start("b", [PYTHON, "-c", LINGERS + end + "\n"] + words, osf,
+                       stdin=subprocess.PIPE)
+    if osf:
+        wait_moved(world, "b")
+    say(near)
+    expect(near, "lingers")
+    if osf and not ports(world, "b")["vb"]:
+        fail("has gone back")
+    say(near)
+    how = heard(far)
+    for proc in (near, far):
+        proc.communicate(timeout=PATIENCE_S)
+    if osf:
+        wait_until("nothing is steered", lambda: ports(world, "b")["vb"] == 0)
+    return how
+
+
+def linger_zero(world):
+    for what, end in LINGER_ENDS.items():
+        kernel, ours = (lingers(world, osf, end) for osf in (False, True))
+        if ours != kernel:
+            fail("SO_LINGER with 0 and %s: the kernel's %s, ours %s" % (what, kernel, ours))
+        print("SO_LINGER with 0, %s: %s" % (what, ours))
+
+
 # A ring that is full while its program is away, and a reset that finds no room in it.
 
 FULL_CONNS = 150
@@ -455,6 +525,7 @@ def main():
         sleepers(world)
         for host in ("10.9.0.1", "fd09::1"):
             ss_kills(world, host)
+        linger_zero(world)
         no_route(world)
         full_ring(world)
         seed = 1

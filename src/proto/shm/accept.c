@@ -179,7 +179,7 @@ static void candidate_step(struct sock *sk, int fd)
 	}
 	upgrade_say_tx(sk, fd, shm_of(sk)->tx_tcp_base);
 	store_rlx(&shm_w(sk)->tx_ring, (uint8_t)1);
-	fetch_or(&shm_me(sk)->flags, SEG_TX_RING | upgrade_lends()); /* S1 */
+	fetch_or(&shm_me(sk)->flags, SEG_TX_RING | upgrade_says(fd)); /* S1 */
 	upgrade_done(sk);
 }
 

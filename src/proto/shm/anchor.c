@@ -96,7 +96,7 @@ static bool is_bells_reset(const struct sock *sk, uint32_t flags)
  * The anchor's connection has ended.  Did the peer's process end without
  * closing?  The kernel cannot tell: it resets the connection for unread
  * doorbells, but not for unread bytes in the ring.  Had TCP carried
- * everything, only unread bytes would have caused a reset.
+ * everything, only unread bytes, or SO_LINGER with 0, would have caused a reset.
  */
 static bool peer_died(struct sock *sk, bool by_reset)
 {
@@ -119,7 +119,8 @@ static bool peer_died(struct sock *sk, bool by_reset)
 		return false;
 	if (flags & lives && !(by_reset && is_bells_reset(sk, flags)))
 		return false;
-	bool unread = left_unread(sk, by_reset);
+	bool unread =
+	    (by_reset && flags & SEG_RESETS) || left_unread(sk, by_reset);
 	if (!cas(&shm_w(sk)->peer_died, (uint8_t)PEER_LIVES,
 		 (uint8_t)(unread ? PEER_RESET : PEER_READ_ALL)))
 		return true;

@@ -14,6 +14,7 @@
 #include "proto/shm/trust.h"
 #include "proto/shm/upgrade.h"
 #include "sock/arena.h"
+#include "sock/linger.h"
 #include "sock/opt.h"
 
 /* The anchor carries doorbells from now on.  Each doorbell must leave at once
@@ -163,6 +164,12 @@ void upgrade_keep_bell(struct sock *sk, const struct hello *h, int *fds,
 			     channel_pid(channel)))
 		store_rlx(&shm_me(sk)->has_bell1, h->bell1);
 	*fd = -1;
+}
+
+uint32_t upgrade_says(int fd)
+{
+	return (shm_config.lends ? SEG_LENDS : 0u) |
+	       (linger_s(fd) ? 0u : SEG_RESETS);
 }
 
 void upgrade_close_fds(int fds[HELLO_FDS])

@@ -13,6 +13,7 @@
 #include "base/libc.h"
 #include "base/nocancel.h"
 #include "proto/shm/shm.h"
+#include "sock/linger.h"
 
 /* Send the bytes that wait for more. */
 static void flush(struct sock *sk, int fd)
@@ -38,6 +39,17 @@ static void sndbuf_changed(struct sock *sk, int fd)
 	sock_unlock_tx(sk);
 }
 
+/* Also before the segment is there: upgrade_says() tells it then. */
+static void linger_changed(struct sock *sk, int fd)
+{
+	if (!shm_of(sk)->seg)
+		return;
+	if (linger_s(fd))
+		fetch_and(&shm_me(sk)->flags, ~(uint32_t)SEG_RESETS);
+	else
+		fetch_or(&shm_me(sk)->flags, SEG_RESETS);
+}
+
 bool shm_opt_changed(struct sock *sk, int fd, int level, int name)
 {
 	int one = 1;
@@ -51,6 +63,8 @@ bool shm_opt_changed(struct sock *sk, int fd, int level, int name)
 		libc.setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &one, sizeof(one));
 	} else if (name == SO_SNDBUF || name == SO_SNDBUFFORCE) {
 		sndbuf_changed(sk, fd);
+	} else if (name == SO_LINGER) {
+		linger_changed(sk, fd);
 	}
 	return !shm_w(sk)->fell_back;
 }

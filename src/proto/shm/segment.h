@@ -67,6 +67,9 @@ enum {
 	/* This side's program has shut both directions, and its kernel knows: it
 	 * answers each byte that the peer sends by TCP with a reset. */
 	SEG_SHUT = 131072,
+	/* SO_LINGER is 0 here: when its process ends without a close(), the kernel
+	 * resets the connection, whatever was read. */
+	SEG_RESETS = 262144,
 };
 
 #define SEG_READ_RING 1u /* offsets are even */

@@ -88,11 +88,11 @@ void shm_sndbuf_changed(struct sock *sk, int fd)
 
 /* Side 1 takes the segment, and sends through the ring from now on.  False: it
  * has been revoked. */
-static bool take_segment(const struct sock *sk)
+static bool take_segment(const struct sock *sk, int fd)
 {
 	return cas(&shm_me(sk)->flags, 0u,
 		   (uint32_t)(SEG_READY | SEG_TX_RING) | /* S1, S3 */
-		       upgrade_lends());
+		       upgrade_says(fd));
 }
 
 int shm_propose(struct sock *sk, int fd)
@@ -221,7 +221,7 @@ static int accept_segment(struct sock *sk, int fd, int channel,
 	shm_of(sk)->tx_tcp_base = sent;
 	upgrade_say_tx(sk, fd, sent);
 	store_rlx(&shm_w(sk)->tx_ring, (uint8_t)1);
-	if (take_segment(sk))
+	if (take_segment(sk, fd))
 		return 0;
 	err = is_later(shm_me(sk)) ? -EAGAIN : -ENOENT;
 	refuse_segment(sk, fd, ring_size);

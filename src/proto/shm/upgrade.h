@@ -38,8 +38,6 @@ void upgrade_close_fds(int fds[HELLO_FDS]);
 /* The program sees its own pacing rate, not the number that notice.h puts there. */
 void upgrade_hide_rate(struct sock *sk);
 
-/* The peer, which has not filled the ring yet, learns in time to stay in its half. */
-static inline uint32_t upgrade_lends(void)
-{
-	return shm_config.lends ? SEG_LENDS : 0;
-}
+/* Hints about us, with the flag that says that the ring begins.  The peer, which has not filled
+ * its ring yet, learns in time to stay in its half. */
+uint32_t upgrade_says(int fd);
