@@ -194,14 +194,14 @@ def show(parts):
             (1, 2, "Old: as installed.  New: with six members more"),
             (0, 2, "Old: without what came after XRC.  New: with six members more")):
         print("\ninfiniband/verbs.h.  %s" % name)
-        print("%-9s%-8s%-9s%-11s%s" % ("Program", "Header", "Library", "Supported", "result"))
+        print("%-10s%-12s%-9s%-11s%s" % ("Code API", "Header API", "Lib API", "Supported", "result"))
         for number, row in enumerate(TABLE, 1):
             try:
                 done = real.row(number, old, new)
             except Failed as failure:
                 n_wrong += 1
                 done = "WRONG: %s" % failure
-            print("%-9s%-8s%-9s%-11s%s" % (*row, done))
+            print("%-10s%-12s%-9s%-11s%s" % (*row, done))
     try:
         if os.path.exists(real.ours):
             print("\nOur own front, libosf-verbs.so: " + real.on_ours())

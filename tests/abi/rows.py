@@ -109,12 +109,12 @@ def rows(parts, old, new):
 def show(parts, old, new, name):
     """Prints the table.  Return: how many rows are wrong."""
     print("\n%s" % name)
-    print("%-9s%-8s%-9s%-11s%-30s%s" % ("Program", "Header", "Library", "Supported",
+    print("%-10s%-12s%-9s%-11s%-30s%s" % ("Code API", "Header API", "Lib API", "Supported",
                                         "old driver", "new driver"))
     n_wrong = 0
     for row, done in rows(parts, old, new):
         is_wrong = done[1] is None
         n_wrong += is_wrong
-        print("%-9s%-8s%-9s%-11s%s" % (*row, "WRONG: " + done[0] if is_wrong else
+        print("%-10s%-12s%-9s%-11s%s" % (*row, "WRONG: " + done[0] if is_wrong else
                                        "%-30s%s" % tuple(done)))
     return n_wrong
