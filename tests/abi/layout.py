@@ -3,7 +3,7 @@
 """
 tests/abi/layout.py - where each member of each structure lies, in each generation
 
-    layout.py --fix        writes gen0/layout.txt, gen1/layout.txt and gen2/layout.txt
+    layout.py --fix        writes gen0/layout.txt, gen1/layout.txt and so on
 
 A line of the text is a structure's member, its offset and its size; the offset of members
 of struct osf_context_ex counts from struct osf_context, as older code sees it.  The last
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import zlib
 
-from parts import HERE, LIMIT_S, Failed, Parts, need
+from parts import GENERATIONS, HERE, LIMIT_S, Failed, Parts, need
 
 HEADERS = ["verbs_api.h", "verbs_driver.h"]
 GROWS_UP = "osf_context_ex"
@@ -146,7 +146,7 @@ def keeps(older, newer, generation):
 def show(parts):
     print("\nLayouts, and (g): _Static_assert() of each offset, and a checksum")
     n_wrong, older = 0, None
-    for generation in (0, 1, 2):
+    for generation in GENERATIONS:
         try:
             lines = committed(generation)
             static_asserts(parts, generation, lines)
@@ -168,7 +168,7 @@ def show(parts):
 
 
 def fix():
-    for generation in (0, 1, 2):
+    for generation in GENERATIONS:
         with open(path_of(generation), "w") as f:
             f.write("\n".join(measured(Parts("build"), generation)) + "\n")
 

@@ -21,6 +21,8 @@ ROOT = os.path.abspath(os.path.join(HERE, "..", ".."))
 VERBS = os.path.join(ROOT, "src", "api", "verbs")
 FLAGS = ["-std=gnu17", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Wno-unused-parameter",
          "-Werror=implicit-function-declaration"]
+NEWEST = 2  # generation: the tree's own headers
+GENERATIONS = range(NEWEST + 1)
 LIMIT_S = 120  # of one process, on a loaded machine
 
 LOOP = ["driver/loop.c", "driver/loop_cq.c", "driver/loop_qp.c", "driver/loop_send.c",
@@ -68,7 +70,7 @@ class Parts:
         return os.path.join(self.folder.name, name)
 
     def header(self, generation):
-        if generation == 2:
+        if generation == NEWEST:
             return os.path.join(ROOT, "include")
         return os.path.join(HERE, "gen%d" % generation, "include")
 
@@ -138,8 +140,8 @@ class Parts:
 
     def run(self, program, library, driver, *args, extra=()):
         """Return: exit status, and what it printed."""
-        folder = self.library(library) if library in (0, 1, 2, "osf") else library
-        path = self.driver(driver) if driver in (0, 1, 2, "faults") else driver
+        folder = self.library(library) if library in (*GENERATIONS, "osf") else library
+        path = self.driver(driver) if driver in (*GENERATIONS, "faults") else driver
         env = dict(os.environ, LD_LIBRARY_PATH=folder, OSF_DRIVERS=path, LD_BIND_NOW="1")
         env.pop("LD_PRELOAD", None)
         env.update(extra)

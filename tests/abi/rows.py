@@ -10,7 +10,7 @@ prints is compared with what program, library and driver can do together.
 import hashlib
 import subprocess
 
-from parts import Failed, need
+from parts import NEWEST, Failed, need
 
 OLD, NEW = "Old", "New"
 # Program, header, library; Y: works, N: does not compile.
@@ -40,7 +40,7 @@ def expected(app, can):
 
 
 def of(generation):
-    return 2 if generation in ("osf", "faults") else generation
+    return NEWEST if generation in ("osf", "faults") else generation
 
 
 def run(parts, program, app, library, driver):
@@ -89,7 +89,7 @@ def one_row(parts, row, old, new):
         need(undefined(program) == undefined(parts.program(old, old, old)),
              "needs other symbols than the old program: %s" % undefined(program))
     done = [run(parts, program, of(app), library, driver)
-            for driver in (old, new if new != "osf" else 2)]
+            for driver in (old, new if new != "osf" else NEWEST)]
     if row == 2:
         with open(program, "rb") as f:
             need(hashlib.sha256(f.read()).digest() == before, "the program has changed")

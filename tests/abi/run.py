@@ -37,9 +37,10 @@ def show_rows(parts):
 def show_faults(parts):
     n_wrong = 0
     print("\nThe second driver, osf-faults, with nothing to fail, under programs of each age")
-    for app in (0, 1, 2):
+    for app in parts_of.GENERATIONS:
         try:
-            said = rows.run(parts, parts.program(app, app, 2), app, 2, "faults")
+            program = parts.program(app, app, parts_of.NEWEST)
+            said = rows.run(parts, program, app, parts_of.NEWEST, "faults")
         except parts_of.Failed as failure:
             n_wrong += 1
             said = "WRONG: %s" % failure
