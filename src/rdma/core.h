@@ -422,6 +422,9 @@ void ud_accept(void);
 
 /* reach.c */
 /* Copy between memory of this process and of the peer's: bytes, or -errno. */
+/* The parts in which an RDMA write puts @n bytes to @addr: a program may wait for the last byte,
+ * and must find the others then.  Return: how many. */
+unsigned reach_in_order(uint64_t addr, size_t n, struct iovec to[2]);
 ssize_t reach(struct peer *p, const struct iovec *local, unsigned n_local,
 	      const struct iovec *remote, unsigned n_remote, bool is_write);
 int reach_atomic(struct peer *p, uint64_t addr, bool is_swap, uint64_t compare,

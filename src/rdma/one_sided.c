@@ -43,12 +43,16 @@ void tx_count_one_sided(const struct swqe *w)
 static ssize_t reach_into(struct qp *qp, struct swqe *w, uint64_t addr,
 			  const struct iovec *here, int n)
 {
-	struct iovec there = { (void *)(uintptr_t)addr, w->length };
+	struct iovec there[2] = { { (void *)(uintptr_t)addr, w->length } };
+	unsigned n_there = 1;
 	uint64_t old;
 
+	/* What comes with immediate data has a completion to wait for. */
+	if (w->opcode == IBV_WR_RDMA_WRITE)
+		n_there = reach_in_order(addr, w->length, there);
 	if (w->opcode != IBV_WR_ATOMIC_CMP_AND_SWP &&
 	    w->opcode != IBV_WR_ATOMIC_FETCH_AND_ADD)
-		return reach(qp->remote.peer, here, (unsigned)n, &there, 1,
+		return reach(qp->remote.peer, here, (unsigned)n, there, n_there,
 			     w->opcode != IBV_WR_RDMA_READ);
 	int err = reach_atomic(qp->remote.peer, addr,
 			       w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP,

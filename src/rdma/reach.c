@@ -3,6 +3,7 @@
  * rdma/reach.c - memory of other processes, read and written in place
  *
  *     reach()         process_vm_readv() or process_vm_writev()
+ *     reach_in_order()  into which parts of memory an RDMA write goes
  *     reach_atomic()  a read, a comparison and a write under a lock
  *
  * The kernel decides who may: the same user, no less privileged, and what Yama says.
@@ -20,6 +21,7 @@
 #include "rdma/core.h"
 
 #define LOCK_WAIT_NS NS_PER_S
+#define WORD 8u
 
 static size_t bytes_of(const struct iovec *iov, unsigned n)
 {
@@ -51,6 +53,23 @@ ssize_t reach(struct peer *p, const struct iovec *local, unsigned n_local,
 		return -EPERM;
 	}
 	return ret;
+}
+
+/*
+ * The kernel copies by one string instruction for a page, and a processor may carry out the stores
+ * of one instruction in any order.  Those of two keep theirs.  So the last word is a part of its own.
+ * Within a cache line no order was seen to be wrong, and the second part costs 0.25 us.
+ */
+unsigned reach_in_order(uint64_t addr, size_t n, struct iovec to[2])
+{
+	uint64_t end = addr + n, last = (end - 1) / WORD * WORD;
+
+	to[0] = (struct iovec){ (void *)(uintptr_t)addr, n };
+	if (!n || addr / CACHE_LINE == (end - 1) / CACHE_LINE)
+		return 1;
+	to[0].iov_len = last - addr;
+	to[1] = (struct iovec){ (void *)(uintptr_t)last, end - last };
+	return 2;
 }
 
 /* Whoever holds the lock is inside one operation, or is no friend of ours. */

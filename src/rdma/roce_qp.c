@@ -149,7 +149,9 @@ static bool op_write(struct roce_conn *c, uint32_t rkey, uint64_t addr,
 {
 	uint64_t at = find(c, rkey, addr, n, IBV_ACCESS_REMOTE_WRITE);
 
-	return at && serve_copy((void *)from, at, n, true);
+	return at &&
+	       serve_copy((void *)from, at, n,
+			  c->rsp.left == n ? SERVE_WRITE_END : SERVE_WRITE);
 }
 
 static bool op_read(struct roce_conn *c, uint32_t rkey, uint64_t addr, void *to,
@@ -157,7 +159,7 @@ static bool op_read(struct roce_conn *c, uint32_t rkey, uint64_t addr, void *to,
 {
 	uint64_t at = find(c, rkey, addr, n, IBV_ACCESS_REMOTE_READ);
 
-	return at && serve_copy(to, at, n, false);
+	return at && serve_copy(to, at, n, SERVE_READ);
 }
 
 static bool op_atomic(struct roce_conn *c, uint32_t rkey, uint64_t addr,

@@ -62,30 +62,50 @@ static void ring_parts(const uint8_t *ring, size_t size, uint64_t pos, size_t n,
 	iov[1] = (struct iovec){ (void *)ring, n - first };
 }
 
+/* Bytes @at to @end of two parts of a ring, and of our own memory. */
+static void copy_bytes(const struct iovec *ring, uint8_t *mine, size_t at,
+		       size_t end, bool is_write)
+{
+	while (at < end) {
+		size_t first = ring[0].iov_len, off = at < first ? 0 : first;
+		size_t n = MIN(end, off + ring[!!off].iov_len) - at;
+		uint8_t *in_ring = (uint8_t *)ring[!!off].iov_base + at - off;
+
+		memcpy(is_write ? mine + at : in_ring,
+		       is_write ? in_ring : mine + at, n);
+		at += n;
+	}
+}
+
 /* Between two parts of a ring and our own memory. */
 static bool copy_own(const struct iovec *ring, uint64_t addr, size_t n,
-		     bool is_write)
+		     enum serve_how how)
 {
 	uint8_t *mine = (uint8_t *)(uintptr_t)addr;
-	struct iovec there = { mine, n };
+	struct iovec there[2] = { { mine, n } };
 	int saved = errno;
-	ssize_t got = is_write
-			  ? process_vm_writev(getpid(), ring, 2, &there, 1, 0)
-			  : process_vm_readv(getpid(), ring, 2, &there, 1, 0);
+	unsigned n_there =
+	    how == SERVE_WRITE_END ? reach_in_order(addr, n, there) : 1;
+	ssize_t got =
+	    how == SERVE_READ
+		? process_vm_readv(getpid(), ring, 2, there, n_there, 0)
+		: process_vm_writev(getpid(), ring, 2, there, n_there, 0);
 	bool is_refused = got < 0 && (errno == EPERM || errno == ENOSYS);
 
 	errno = saved;
-	for (int i = 0; is_refused && i < 2; mine += ring[i++].iov_len)
-		memcpy(is_write ? mine : ring[i].iov_base,
-		       is_write ? ring[i].iov_base : mine, ring[i].iov_len);
-	return is_refused || got == (ssize_t)n;
+	if (!is_refused)
+		return got == (ssize_t)n;
+	copy_bytes(ring, mine, 0, there[0].iov_len, how != SERVE_READ);
+	fence_full(); /* the last word comes last */
+	copy_bytes(ring, mine, there[0].iov_len, n, how != SERVE_READ);
+	return true;
 }
 
-bool serve_copy(void *bytes, uint64_t addr, size_t n, bool is_write)
+bool serve_copy(void *bytes, uint64_t addr, size_t n, enum serve_how how)
 {
 	const struct iovec parts[2] = { { bytes, n }, { bytes, 0 } };
 
-	return copy_own(parts, addr, n, is_write);
+	return copy_own(parts, addr, n, how);
 }
 
 static uint64_t find(struct qp *qp, const struct x_msg *m, uint64_t n,
@@ -123,7 +143,7 @@ static bool reply_put(struct qp *qp, const struct x_msg *m, uint64_t addr)
 	memcpy(ring + (qp->reply_head & (REPLY_SIZE - 1)), m, sizeof(*m));
 	ring_parts(ring, REPLY_SIZE, qp->reply_head + sizeof(*m), m->length,
 		   iov);
-	if (m->length && !copy_own(iov, addr, m->length, false))
+	if (m->length && !copy_own(iov, addr, m->length, SERVE_READ))
 		return false;
 	qp->reply_head = msg_end(m, qp->reply_head);
 	store_rel(&qp->x->reply_head, qp->reply_head); /* E1 */
@@ -154,7 +174,7 @@ static bool serve_write(struct qp *qp, const struct remote *r,
 	struct iovec iov[2];
 
 	ring_parts(r->ring, r->ring_size, pos + sizeof(*m), m->length, iov);
-	if (!addr || !copy_own(iov, addr, m->length, true))
+	if (!addr || !copy_own(iov, addr, m->length, SERVE_WRITE_END))
 		return refuse(qp);
 	if (m->flags & MSG_LAST && qp->init.qp_type != IBV_QPT_UC)
 		reply_put(qp, &done, 0);
@@ -203,11 +223,11 @@ static bool change(uint64_t addr, bool is_swap, uint64_t swap_add,
 {
 	uint64_t new;
 
-	if (!serve_copy(was, addr, sizeof(*was), false))
+	if (!serve_copy(was, addr, sizeof(*was), SERVE_READ))
 		return false;
 	new = is_swap ? swap_add : *was + swap_add;
 	return (is_swap && *was != compare) ||
-	       serve_copy(&new, addr, sizeof(new), true);
+	       serve_copy(&new, addr, sizeof(new), SERVE_WRITE);
 }
 
 bool serve_own_atomic(uint64_t addr, bool is_swap, uint64_t swap_add,

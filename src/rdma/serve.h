@@ -20,9 +20,15 @@ bool reply_header(const struct remote *r, uint64_t pos, struct x_msg *m,
 /* Copy @n bytes of the ring of replies. */
 void reply_read(const struct remote *r, uint64_t pos, void *to, size_t n);
 
+enum serve_how {
+	SERVE_READ,
+	SERVE_WRITE,
+	SERVE_WRITE_END, /* the last bytes of an RDMA write: reach_in_order() */
+};
+
 /* Between @bytes and this process's own memory, which the program may have unmapped.  False:
  * it has. */
-bool serve_copy(void *bytes, uint64_t addr, size_t n, bool is_write);
+bool serve_copy(void *bytes, uint64_t addr, size_t n, enum serve_how how);
 /* An atomic operation on that memory, among those of all processes. */
 bool serve_own_atomic(uint64_t addr, bool is_swap, uint64_t swap_add,
 		      uint64_t compare, uint64_t *was);

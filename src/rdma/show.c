@@ -93,7 +93,7 @@ static void put(const struct way *w, struct roce_head *h,
 	size_t n = roce_build(h, n_payload, p);
 	for (int i = 0; i < n_iov; i++) {
 		if (!serve_copy(p + n, (uintptr_t)iov[i].iov_base,
-				iov[i].iov_len, false))
+				iov[i].iov_len, SERVE_READ))
 			memset(p + n, 0, iov[i].iov_len);
 		n += iov[i].iov_len;
 	}
@@ -389,7 +389,7 @@ static void put_atomic_answer(struct qp *qp, const struct way *way,
 
 	bytes_of(qp, w, 0, w->length, iov);
 	serve_copy(&h.original, (uintptr_t)iov[0].iov_base, sizeof(h.original),
-		   false);
+		   SERVE_READ);
 	put(way, &h, NULL, 0);
 }
 
