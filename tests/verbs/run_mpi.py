@@ -54,10 +54,10 @@ def run(mpirun, program, counters, name, options, variables):
                          env=environment(counters, **variables), capture_output=True, text=True, timeout=LIMIT_S)
     # For each process, what it has received or read.
     bytes_moved = [c["recv_bytes"] + c["read_bytes"] for c in each_counters(counters)]
-    print(name, got.stdout, "status %d, bytes of each: %s" % (got.returncode, bytes_moved), flush=True)
     is_good = got.returncode == 0 and len(bytes_moved) == 2 and min(bytes_moved) >= LEAST_BYTES
+    print("%-4s %s: status %d, bytes of each: %s" % ("ok" if is_good else "FAIL", name, got.returncode, bytes_moved), flush=True)
     if not is_good:
-        print(got.stderr[-3000:], "wanted of each at least", LEAST_BYTES)
+        print(got.stdout, got.stderr[-3000:], "wanted of each at least", LEAST_BYTES)
     return is_good
 
 

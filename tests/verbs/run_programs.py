@@ -15,6 +15,7 @@ import fnmatch
 import sys
 import tempfile
 
+import programs
 from programs import counters, finish, free_port, need, show, start, wait_listening
 
 # program, arguments of both ends, what the server's counters must have at least: name,
@@ -72,20 +73,37 @@ ONE_SIDED = [
     ("OSF_RDMA_REACH=0 ib_atomic_lat", "-A CMP_AND_SWAP -n 300", "atomics", 300),
     ("OSF_RDMA_REACH=0 ib_atomic_bw", "-n 300", "atomics", 300),
 ]
-# Each size from 2 bytes to 8 MB, and many rounds.  perftest measures the clock's speed anew for each, which takes
-# a second or two: for the night.
+# Each size from 1 byte to 8 MB, and many rounds.  perftest measures the clock's speed anew for each, which takes
+# a second or two: for the night.  Datagrams are no longer than a packet.
 SIZES = [
     ("ib_send_lat", "-a -n 100", "recvs", 2000),
+    ("ib_send_lat", "-a -c UC -n 100", "recvs", 2000),
+    ("ib_send_lat", "-a -c UD -n 100", "recvs", 900),
+    ("ib_send_lat", "-a -R -n 100", "recvs", 2000),
     ("ib_write_lat", "-a -n 100", "writes", 2000),
+    ("ib_write_lat", "-a -c UC -n 100", "writes", 2000),
+    ("ib_write_lat", "-a -R -n 100", "writes", 2000),
     ("ib_send_bw", "-a -n 100", "recvs", 2000),
     ("ib_send_bw", "-a -c UC -n 100", "recvs", 2000),
-    ("ibv_rc_pingpong", "-c -n 100000", "recv_bytes", 4096 * 100000),
+    ("ib_send_bw", "-a -c UD -n 100", "recvs", 900),
+    ("ib_send_bw", "-a -R -n 100", "recvs", 2000),
+    *[("ibv_%s_pingpong" % kind, "-c -s %d -n %d" % (size, n), "recv_bytes", size * n)
+      for kind in ("rc", "uc", "srq") for size, n in ((1, 100000), (4096, 100000), (8388608, 32))],
+    *[("ibv_rc_pingpong", "-c %s-s %d -n 200" % (how, size), "recv_bytes", size * 200)
+      for size in (2, 63, 1023, 8191, 8193, 32767, 32769, 100003, 1048577) for how in ("", "-e ")],
+    ("ibv_ud_pingpong", "-c -s 1 -n 100000", "recv_bytes", 100000),
+    ("ibv_xsrq_pingpong", "-s 1 -n 16000", "recv_bytes", 16000), # it asks for as many requests at once
 ]
 SIZES_ONE_SIDED = [
     ("ib_write_bw", "-a -n 100", "writes", 2000),
+    ("ib_write_bw", "-a -c UC -n 100", "writes", 2000),
+    ("ib_write_bw", "-a -R -n 100", "writes", 2000),
     ("ib_read_lat", "-a -n 100", "reads", 2000),
+    ("ib_read_lat", "-a -R -n 100", "reads", 2000),
     ("ib_read_bw", "-a -n 100", "reads", 2000),
+    ("ib_read_bw", "-a -R -n 100", "reads", 2000),
 ]
+CM = 0x106 # the port space where perftest waits with -R
 PERFTEST_BYTES = 65536  # of a message, where the arguments do not say
 KINDS = {"pingpong": PINGPONG, "perftest": PERFTEST, "sizes": SIZES}
 PACKAGE = {"pingpong": "ibverbs-utils", "perftest": "perftest", "sizes": "perftest"}
@@ -98,7 +116,7 @@ def run(program, args, end, name, least):
     command = words + ["-d", "osf0", "-p", str(port)] + (["-g", "0"] if "ibv_" in program else ["-F"]) + args.split()
     with tempfile.TemporaryDirectory() as folder:
         server = start(folder, "server", command, "server", **more)
-        wait_listening(port, server)
+        wait_listening(port, server, CM if "-R" in command else "tcp")
         client = start(folder, "client", command + ["localhost"], "client", **more)
         status = finish(client), finish(server)
         got = counters(folder, end).get(name, 0)
@@ -116,6 +134,8 @@ def run(program, args, end, name, least):
 
 def main():
     kind = sys.argv[1]
+    if kind == "sizes":
+        programs.LIMIT_S *= 5
     pattern = sys.argv[2] if len(sys.argv) > 2 else "*"
     cases = [(*c[:2], "server", *c[2:]) for c in KINDS[kind]]
     cases += [(*c[:2], "client", *c[2:]) for c in {"perftest": ONE_SIDED, "sizes": SIZES_ONE_SIDED}.get(kind, [])]

@@ -5,8 +5,8 @@ tests/verbs/run_pyverbs.py - pyverbs' own tests on the software RDMA device
 
 The tests are Debian's (python3-pyverbs), unmodified.  They look for the device's network
 interface in /sys/class/infiniband, where the software device is not; so this gives them an
-address of this host's.  A test passes, or skips with a reason of REASONS.  They name the
-device, osf0, and end by _exit(), so that there are no counters of it.
+address of this host's.  A test passes, or skips with a reason of REASONS, and the device's counters
+say that it moved what they send.
 """
 import glob
 import gzip
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 
-from programs import OSF, own_address
+from programs import OSF, counters, environment, own_address
 
 THEIRS = "/usr/share/doc/rdma-core/tests"
 PYTHON = "/usr/bin/python3"
@@ -25,6 +25,7 @@ MODULES = ("rdmacm", "mr", "qpex", "qp", "atomic", "cq", "cqex", "cq_events", "p
            "parent_domain", "addr", "shared_pd", "relaxed_ordering", "fork", "odp", "flow", "rss_traffic",
            "tag_matching")
 LEAST_PASSED = 100
+LEAST_MOVED = {"sends": 9000, "recvs": 9000, "writes": 400, "reads": 200, "atomics": 250}
 # Why a test may be skipped.
 REASONS = ("not supported", "no huge pages", "gid indices populated")
 
@@ -82,11 +83,13 @@ def main():
         copy_tests(tests)
         with open(os.path.join(folder, "run.py"), "w") as f:
             f.write(RUN % own_address())
-        env = dict(os.environ, PYTHONPATH=folder + ":" + tests)
-        env.pop("LD_PRELOAD", None)
+        env = environment(os.path.join(folder, "counters"), PYTHONPATH=folder + ":" + tests)
         got = subprocess.run([OSF, "run", "--", PYTHON, os.path.join(folder, "run.py"), *MODULES], env=env,
                              capture_output=True, text=True, timeout=600)
         wrong = judge(got.stderr)
+        moved = counters(folder)
+        wrong += ["%s=%d" % (name, moved.get(name, 0)) for name, least in LEAST_MOVED.items() if moved.get(name, 0) < least]
+        print("  " + " ".join("%s=%d" % item for item in moved.items()))
         if wrong:
             print(got.stdout[-2000:], got.stderr[-6000:])
         print("wrong:", wrong)

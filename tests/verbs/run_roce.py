@@ -3,6 +3,8 @@
 """
 tests/verbs/run_roce.py - unmodified verbs programs between two hosts, by RoCEv2
 
+    run_roce.py [sizes]       sizes: each size and many rounds, for the night
+
 The hosts are two network namespaces with a veth between them.  Programs check their data
 (-c), and the device's counters say that it moved it (programs.py).  Also: several
 processes of a host share the UDP port, while one of them is stopped or has been killed;
@@ -45,6 +47,19 @@ PERFTEST = [
     ("ib_read_lat", "-n 300", 1, "reads", 300), ("ib_read_bw", "-n 300", 1, "read_bytes", 65536 * 300),
     ("ib_atomic_lat", "-n 300", 1, "atomics", 300), ("ib_atomic_bw", "-n 300", 1, "atomics", 300),
 ]
+# For the night.  A longer message of an unreliable connection does not fit into the socket's queue.
+PROGRAMS_SIZES = [
+    ("ibv_rc_pingpong", "-c -n 100000", "recv_bytes", 4096 * 100000),
+    ("ibv_rc_pingpong", "-c -e -n 20000", "recv_bytes", 4096 * 20000),
+    *[(program, "-c -s %d -n %d" % (size, n), "recv_bytes", size * n)
+      for program in ("ibv_rc_pingpong", "ibv_srq_pingpong") for size, n in ((1, 20000), (1023, 200), (1025, 200), (8388608, 32))],
+    ("ibv_uc_pingpong", "-c -s 1 -n 20000", "recv_bytes", 20000),
+    ("ibv_ud_pingpong", "-c -s 1 -n 20000", "recv_bytes", 20000),
+    ("ibv_xsrq_pingpong", "-s 8388608 -n 16", "recv_bytes", 8388608 * 16),
+]
+PERFTEST_SIZES = [(program, "-a -n 100", end, name, 2000) for program, end, name in (
+    ("ib_send_lat", 0, "recvs"), ("ib_send_bw", 0, "recvs"), ("ib_write_lat", 0, "writes"), ("ib_write_bw", 1, "writes"),
+    ("ib_read_lat", 1, "reads"), ("ib_read_bw", 1, "reads"))]
 # Server, client, port space of rdma_cm, what the server's counters must have at least.
 TCP, UDP = 0x106, 0x111
 CM = [
@@ -57,6 +72,8 @@ CM = [
     ("rdma_xserver -p PORT", "rdma_xclient -s ADDRESS -p PORT", TCP, "recvs", 1),
     ("ib_send_bw -R -F -n 300 -p PORT", "ib_send_bw -R -F -n 300 -p PORT ADDRESS", TCP, "recvs", 300),
 ]
+CM_SIZES = [("%s -R -F -a -n 100 -p PORT" % program, "%s -R -F -a -n 100 -p PORT ADDRESS" % program, TCP, name, 2000)
+            for program, name in (("ib_send_lat", "recvs"), ("ib_send_bw", "recvs"), ("ib_write_lat", "writes"))]
 # The same of libfabric, whose servers wait on a port of TCP.
 LIBFABRIC = [
     ("fi_pingpong -p verbs -e msg -c -I 20 -B PORT", "fi_pingpong -p verbs -e msg -c -I 20 -P PORT ADDRESS", "tcp", "recv_bytes", 20 << 20),
@@ -234,6 +251,28 @@ def test_program(hosts, name, port):
         return good
 
 
+def copies(hosts, port):
+    """rcopy, whose server is asked to end."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, target = os.path.join(folder, "source"), os.path.join(folder, "target")
+        with open(source, "wb") as f:
+            f.write(os.urandom(3000000))
+        server = hosts.start(0, folder, "server", ["rcopy", "-p", str(port)])
+        hosts.wait_cm(0, port, TCP, server)
+        client = finish(hosts.start(1, folder, "client", ["rcopy", source, A + ":" + target, "-p", str(port)]))
+        server.send_signal(signal.SIGINT)
+        status = [client, finish(server)]
+        moved = programs.counters(folder, "client").get("write_bytes", 0)
+        with open(source, "rb") as f, open(target, "rb") as g:
+            is_same = f.read() == g.read()
+        good = client == 0 and status[1] in (0, -2, 130) and is_same and moved >= 3000000
+        print("%-4s rcopy: write_bytes=%d" % ("ok" if good else "FAIL", moved), flush=True)
+        if not good:
+            print("  status", status, "the same:", is_same)
+            show(folder)
+        return good
+
+
 def refused(hosts):
     """Nobody listens: the other host says so."""
     with tempfile.TemporaryDirectory() as folder:
@@ -341,25 +380,43 @@ def decoded(hosts):
         return good
 
 
+def sizes(hosts):
+    programs.LIMIT_S *= 5
+    good = True
+    for i, (program, arguments, name, least) in enumerate(PROGRAMS_SIZES):
+        good &= ends_well(hosts, "pair", [program] + arguments.split(), 18500 + i, (name, least))
+    for i, row in enumerate(PERFTEST_SIZES):
+        good &= measures(hosts, 18800 + i, *row)
+    for i, row in enumerate(CM_SIZES):
+        good &= connects(hosts, row, 18650 + i)
+    return good
+
+
+def all_of(hosts):
+    good = True
+    for i, (program, arguments, name, least) in enumerate(PROGRAMS):
+        good &= ends_well(hosts, "pair", [program] + arguments.split(), 18500 + i, (name, least))
+    for i, row in enumerate(PERFTEST):
+        good &= measures(hosts, 18800 + i, *row)
+    rows = CM + (LIBFABRIC if shutil.which("fi_pingpong") else []) + \
+        (IPERF3 if programs.LIBRSPRELOAD and shutil.which("iperf3") else [])
+    for i, row in enumerate(rows):
+        good &= connects(hosts, row, 18650 + i)
+    good &= copies(hosts, 18689)
+    good &= groups(hosts, "239.86.1.2", (A, B))
+    good &= groups(hosts, "ff0e::8601", ("fd99::1", "fd99::2"))
+    good &= test_program(hosts, "far_windows", 18690)
+    good &= test_program(hosts, "far_xrc", 18691)
+    good &= refused(hosts)
+    good &= shared_port(hosts)
+    good &= decoded(hosts)
+    return good
+
+
 def main():
     need("ibv_rc_pingpong", "ibverbs-utils")
     with Hosts() as hosts:
-        good = True
-        for i, (program, arguments, name, least) in enumerate(PROGRAMS):
-            good &= ends_well(hosts, "pair", [program] + arguments.split(), 18500 + i, (name, least))
-        for i, row in enumerate(PERFTEST):
-            good &= measures(hosts, 18800 + i, *row)
-        rows = CM + (LIBFABRIC if shutil.which("fi_pingpong") else []) + \
-            (IPERF3 if programs.LIBRSPRELOAD and shutil.which("iperf3") else [])
-        for i, row in enumerate(rows):
-            good &= connects(hosts, row, 18650 + i)
-        good &= groups(hosts, "239.86.1.2", (A, B))
-        good &= groups(hosts, "ff0e::8601", ("fd99::1", "fd99::2"))
-        good &= test_program(hosts, "far_windows", 18690)
-        good &= test_program(hosts, "far_xrc", 18691)
-        good &= refused(hosts)
-        good &= shared_port(hosts)
-        good &= decoded(hosts)
+        good = sizes(hosts) if sys.argv[1:] == ["sizes"] else all_of(hosts)
     return 0 if good else 1
 
 

@@ -3,7 +3,7 @@
 """
 tests/verbs/test_devinfo.py - `ibv_devinfo -v' of osf0: each line is true
 
-    test_devinfo.py TEST_LIMITS
+    test_devinfo.py [TEST_LIMITS]
 
 Addresses, GUID and MTU are those of the first network interface that is up, as `ip' tells them.
 The other lines have one value each.  TEST_LIMITS (test_limits.c) tries the limits among them: that
@@ -12,11 +12,12 @@ another device (tests/vm).
 """
 import ipaddress
 import json
+import os
 import re
 import subprocess
 import sys
 
-from programs import OSF, need
+from programs import BUILD, OSF, need
 
 # What test_limits.c tries.
 LIMITS = {
@@ -100,7 +101,7 @@ def main():
     text = subprocess.run(run + ["ibv_devinfo", "-v", "-d", "osf0"], stdout=subprocess.PIPE, text=True, check=True).stdout
     wrong, n = wrong_lines(text)
     print("%d lines, %d wrong" % (n, len(wrong)), *wrong, sep="\n  ")
-    status = subprocess.run(run + sys.argv[1:2], check=False).returncode
+    status = subprocess.run(run + (sys.argv[1:] or [os.path.join(BUILD, "tests/test_limits")]), check=False).returncode
     sys.exit(1 if wrong or status else 0)
 
 
