@@ -19,6 +19,7 @@
 #include "base/libc.h"
 #include "base/log.h"
 #include "base/nocancel.h"
+#include "base/sockopt.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/other_end.h"
 #include "proto/shm/shm.h"
@@ -92,6 +93,19 @@ static bool is_bells_reset(const struct sock *sk, uint32_t flags)
 	return !shm_is_late(sk) && (flags & (ended | SEG_ABORTED)) == ended;
 }
 
+/* The peer's stream has ended and ours has not: CLOSE-WAIT, of which the kernel may not know. */
+static bool is_close_wait(const struct sock *sk)
+{
+	return sock_mode(sk) == SOCK_SHM &&
+	       load_acq(&shm_peer(sk)->flags) & SEG_TX_FIN && /* S2 */
+	       !(load_rlx(&sk->w->shut) & SHUT_BIT_WR);
+}
+
+int anchor_reset_error(const struct sock *sk)
+{
+	return is_close_wait(sk) ? EPIPE : ECONNRESET;
+}
+
 /*
  * The anchor's connection has ended.  Did the peer's process end without
  * closing?  The kernel cannot tell: it resets the connection for unread
@@ -125,7 +139,7 @@ static bool peer_died(struct sock *sk, bool by_reset)
 		 (uint8_t)(unread ? PEER_RESET : PEER_READ_ALL)))
 		return true;
 	if (unread)
-		SOCK_PUT(sk, anchor_err, ECONNRESET);
+		SOCK_PUT(sk, anchor_err, anchor_reset_error(sk));
 	anchor_ends(sk, unread ? ANCHOR_RST : ANCHOR_FIN);
 	return true;
 }
@@ -141,7 +155,8 @@ bool anchor_note(struct sock *sk, int err)
 		return false;
 	if (err == ECONNRESET && peer_died(sk, true))
 		return true;
-	SOCK_PUT(sk, anchor_err, err);
+	SOCK_PUT(sk, anchor_err,
+		 err == ECONNRESET ? anchor_reset_error(sk) : err);
 	SOCK_PUT(sk, anchor_end, (uint8_t)ANCHOR_RST);
 	return true;
 }
@@ -234,6 +249,17 @@ static void peer_seen(const struct sock *sk, uint64_t at_ns)
 		store_rlx(&of->lives_ns, at_ns);
 }
 
+/* The kernel keeps the error for the call that must fail with it, unless it is not the right
+ * one. */
+static void ask_reset(struct sock *sk, int fd)
+{
+	int err = is_close_wait(sk) ? sockopt_int(fd, SOL_SOCKET, SO_ERROR) : 0;
+
+	if (err)
+		SOCK_PUT(sk, anchor_err, err == ECONNRESET ? EPIPE : err);
+	SOCK_PUT(sk, anchor_end, (uint8_t)ANCHOR_RST);
+}
+
 void anchor_ask(struct sock *sk, int fd)
 {
 	struct pollfd p = { .fd = fd, .events = POLLRDHUP };
@@ -251,7 +277,7 @@ void anchor_ask(struct sock *sk, int fd)
 		if (p.revents & POLLERR && peer_died(sk, true))
 			libc.getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len);
 		else if (p.revents & POLLERR)
-			SOCK_PUT(sk, anchor_end, (uint8_t)ANCHOR_RST);
+			ask_reset(sk, fd);
 		else if (p.revents & (POLLRDHUP | POLLHUP) &&
 			 load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN &&
 			 (!sk->w->anchor_deaf || anchor_has_fin(fd)) &&

@@ -333,6 +333,8 @@ bool anchor_is_closed(const struct sock *sk, int fd);
 bool anchor_note(struct sock *sk, int err);
 int anchor_error(struct sock *sk);
 int anchor_so_error(struct sock *sk, int fd);
+/* What a reset leaves as the socket's error, as in Linux: ECONNRESET or EPIPE. */
+int anchor_reset_error(const struct sock *sk);
 void anchor_fin(struct sock *sk);
 int anchor_counts(int fd, bool active, uint64_t *sent);
 int anchor_consumed(int fd, uint64_t *consumed);

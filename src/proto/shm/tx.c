@@ -89,7 +89,10 @@ static COLD ssize_t tx_to_nobody(struct sock *sk, int fd, struct iov_cursor *c,
 		err = -EPIPE;
 	if (left)
 		fetch_or(&shm_me(sk)->flags, SEG_TX_LATE);
-	return err ? err : tx_kernel(fd, c, left, 0);
+	if (err)
+		return err;
+	ssize_t r = tx_kernel(fd, c, left, 0);
+	return r == -ECONNRESET ? -anchor_reset_error(sk) : r;
 }
 
 /* A send of no bytes.  It fails where the connection has ended, and makes nobody end it. */
