@@ -62,6 +62,13 @@ FOUND = [
     "0 recv 1 100000 0; 0 recv 1 100000 0",
     # after the peer's death and our FIN there is nothing to shut
     "two; 1 exit 1; 0 poll 0; 0 shut 0 1; 0 poll 0; 0 shut 0 0",
+    # a reset after the peer's FIN is EPIPE
+    "two; 0 send 0 1 0 35; 1 shut 0 1; 1 exit 0; 0 get 0 1; 0 send 0 1 0 215; 0 send 0 1 0 215",
+    "two; 0 send 0 1 0 35; 1 shut 0 1; 1 exit 0; 0 send 0 1 0 215; 0 send 0 1 0 215",
+    # after shutdown() of both directions unread bytes can be read, also by the next program
+    "two; 0 send 1 3000 0 119; 1 shut 1 2; 1 exec; 0 send 1 500 0 135; 0 send 1 500 0 135",
+    "two; 0 send 1 3000 0 119; 1 shut 1 2; 1 pass 1 0; 0 poll 1; 1 poll 1; 1 recv 1 5000 0; "
+    "1 recv 1 5000 0; 1 send 1 10 0 1; 0 recv 1 10 0; 0 send 1 10 0 5",
     # a relay keeps urgent bytes urgent, and its new socket has the options of the old one
     "one; 0 send 0 500 1 230; 0 send 2 10 0 142; 0 pass 0 0; 0 fork 1; 1 send 0 1 1 120; 1 inq 2",
     "one; 0 send 0 500 1 230; 0 send 2 10 0 142; 0 set 0 2 1; 0 set 0 0 5; 0 set 0 4 1; "

@@ -91,6 +91,13 @@ static bool borrow_from_peer(const struct sock *sk, int fd,
 /* The buffers of a TCP connection always have room for this much, once read. */
 #define PUT_BACK_MAX (64u * 1024)
 
+/* The kernel answers bytes for a socket that is shut in both directions with a reset.  What it
+ * had before can be read. */
+static bool is_shut(const struct sock *sk)
+{
+	return load_rlx(&sk->w->shut) == (SHUT_BIT_RD | SHUT_BIT_WR);
+}
+
 /* Can we put back all unread bytes ourselves, so that no relay is needed?  Then with
  * the descriptor in *@other. */
 static bool may_put_back(struct sock *sk, int fd, struct far_end *other)
@@ -99,7 +106,7 @@ static bool may_put_back(struct sock *sk, int fd, struct far_end *other)
 
 	if (load_acq(&shm_peer(sk)->flags) & (SEG_TX_BACK | SEG_FALLBACK))
 		return false;
-	if (readahead_bytes(sk))
+	if (readahead_bytes(sk) || is_shut(sk))
 		return false;
 	if (!shm_w(sk)->rx_back &&
 	    ring_rx_bytes(&shm_of(sk)->rx, PUT_BACK_MAX + 1, &mark) >
@@ -143,8 +150,8 @@ static int end_rx(struct sock *sk, int fd, bool is_first, struct far_end *other,
 
 	if (shm_w(sk)->rx_eof)
 		st->has_end = true;
-	bool is_needed = is_first && !err && !st->is_late && !st->n_gap &&
-			 !st->rung && (st->n || st->has_end);
+	bool is_needed = is_first && !err && !is_shut(sk) && !st->is_late &&
+			 !st->n_gap && !st->rung && (st->n || st->has_end);
 	if (is_needed && other->channel == NOT_ASKED)
 		borrow_from_peer(sk, fd, other);
 	if (is_needed && other->channel >= 0)
