@@ -24,6 +24,12 @@ static void pass_on_all(const struct mmsghdr *msgs, unsigned n)
 			pass_on(&msgs[i].msg_hdr);
 }
 
+/* More vectors than the kernel takes: in a message it says so by another error than in writev(). */
+static bool is_too_long(const struct msghdr *msg)
+{
+	return msg->msg_iovlen > IOV_MAX;
+}
+
 static int send_each(struct file *f, int fd, struct mmsghdr *msgs, unsigned n,
 		     int flags)
 {
@@ -31,7 +37,8 @@ static int send_each(struct file *f, int fd, struct mmsghdr *msgs, unsigned n,
 
 	for (; i < n && i < UIO_MAXIOV; i++) {
 		struct msghdr *msg = &msgs[i].msg_hdr;
-		ssize_t r = data_sendmsg(f, fd, msg, flags);
+		ssize_t r = is_too_long(msg) ? -EMSGSIZE
+					     : data_sendmsg(f, fd, msg, flags);
 
 		if (r < 0 && i)
 			sock_ops(f->sk)->error_later(f->sk, (int)-r);
@@ -88,8 +95,11 @@ static int recv_each(struct file *f, int fd, struct mmsghdr *msgs, unsigned n,
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	while (i < n && i < UIO_MAXIOV &&
 	       (!i || io_has_more(f->sk, fd, flags))) {
-		ssize_t r = data_recvmsg(f, fd, &msgs[i].msg_hdr,
-					 flags & ~MSG_WAITFORONE);
+		struct msghdr *msg = &msgs[i].msg_hdr;
+		ssize_t r =
+		    is_too_long(msg)
+			? -EMSGSIZE
+			: data_recvmsg(f, fd, msg, flags & ~MSG_WAITFORONE);
 
 		if (r < 0 && i && r != -EAGAIN)
 			sock_ops(f->sk)->error_later(f->sk, (int)-r);
@@ -98,7 +108,7 @@ static int recv_each(struct file *f, int fd, struct mmsghdr *msgs, unsigned n,
 		msgs[i++].msg_len = (unsigned)r;
 		if (flags & MSG_WAITFORONE)
 			flags |= MSG_DONTWAIT;
-		if (!r || (ts && is_late(&start, ts)))
+		if (ts && is_late(&start, ts))
 			break;
 	}
 	return (int)i;

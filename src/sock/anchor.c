@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* sock/anchor.c - see sock/anchor.h */
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include "base/libc.h"
+#include "base/nocancel.h"
 #include "sock/anchor.h"
 #include "sock/sock_ops.h"
 
@@ -61,4 +67,15 @@ void anchor_clear(struct sock *sk, int fd)
 	if (!load_rlx(&sk->w->n_sleepers))
 		sock_ops(sk)->drain(sk, fd);
 	sock_unlock_rx(sk);
+}
+
+bool anchor_is_urgent_alone(const struct sock *sk, int fd, int flags)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN | POLLPRI };
+	int is_next = 0;
+
+	return !(flags & (MSG_DONTWAIT | MSG_PEEK)) &&
+	       !load_rlx(&sk->w->nonblock) &&
+	       !libc.ioctl(fd, SIOCATMARK, &is_next) && is_next &&
+	       nocancel_poll(&p, 1, 0) > 0 && p.revents == POLLPRI;
 }

@@ -27,6 +27,13 @@ void anchor_sleep_end(struct sock *sk, bool for_room);
 /* Remove old doorbells, unless a thread sleeps on the anchor. */
 void anchor_clear(struct sock *sk, int fd);
 
+/*
+ * Has TCP nothing but an urgent byte that nobody has read?  A read passes over it.  In the kernel a
+ * call that sleeps when the byte comes does not, as it ends with what it has, or for SIGURG.  So
+ * no call that may have slept (@flags: its own) reads then.
+ */
+bool anchor_is_urgent_alone(const struct sock *sk, int fd, int flags);
+
 /* Is it time to ask the kernel again if the connection has ended? */
 static inline bool anchor_ask_due(const struct sock *sk)
 {

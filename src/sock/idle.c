@@ -150,8 +150,8 @@ static void recv_rest(struct receiving *r, int flags)
 	while (r->done < r->want && !is_at_mark(r->fd)) {
 		int n = 0;
 
-		if (idle_wait_until(r->sk, &r->fd, &r->w, POLLIN | ends,
-				    &events) ||
+		if (idle_wait_until(r->sk, &r->fd, &r->w,
+				    POLLIN | POLLPRI | ends, &events) ||
 		    libc.ioctl(r->fd, FIONREAD, &n) < 0 ||
 		    (n <= 0 && events & ends))
 			return;

@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -57,7 +58,8 @@ static bool may_go_on(struct sock *sk, int *fd, int dir, int flags)
 
 	w.partial = true;
 	if (idle_may_wait(sk, flags) &&
-	    idle_wait_until(sk, fd, &w, ends | (is_rx ? POLLIN : POLLOUT),
+	    idle_wait_until(sk, fd, &w,
+			    ends | (is_rx ? POLLIN | POLLPRI : POLLOUT),
 			    &events))
 		return false;
 	const struct sock_ops *ops = sock_ops(sk);
@@ -85,6 +87,16 @@ static ssize_t end(const struct io_call *io, size_t done, ssize_t r)
 	return (ssize_t)done;
 }
 
+/* A call that has read something ends before an urgent byte. */
+static COLD bool is_at_mark(const struct io_call *io)
+{
+	int is = 0;
+
+	return !io->ops->is_before_mark(io->sk, io->fd) &&
+	       io->ops->events(io->sk, io->fd) & POLLPRI &&
+	       !libc.ioctl(io->fd, SIOCATMARK, &is) && is;
+}
+
 /* An attempt moved nothing, and returned *r.  Wait, if that may help.  False: try again;
  * true: the call ends with *r. */
 static bool is_over(const struct io_call *io, struct call_wait *w, size_t done,
@@ -93,6 +105,8 @@ static bool is_over(const struct io_call *io, struct call_wait *w, size_t done,
 	if (*r == -ESTALE)
 		return false;
 	if (*r != -EAGAIN || !io->ops->is_ours || !may_wait(io->sk, io->flags))
+		return true;
+	if (done && w->dir == DIR_RX && is_at_mark(io))
 		return true;
 	*r = wait_in(io, w, done);
 	return *r != 0;
@@ -173,7 +187,8 @@ static ssize_t recv_on(const struct io_call *first, ssize_t r)
 			done += (size_t)r;
 			w.vain.n = 0;
 			cursor_skip(&c, (size_t)r);
-			if (!io.ops->is_ours || done >= target)
+			if (!io.ops->is_ours || done >= target ||
+			    is_at_mark(&io))
 				return (ssize_t)done;
 		} else if (is_over(&io, &w, done, &r)) {
 			return end(&io, done, r);

@@ -207,7 +207,9 @@ int wait_asleep(struct sock *sk, int fd, const struct call_wait *w)
 					  .deadline_ns = w->deadline_ns,
 					  .seen = w->seen,
 					  .restarts = waiter_restarts(w) },
-				.want = w->dir == DIR_RX ? POLLIN : POLLOUT };
+				.want = w->dir == DIR_TX ? POLLOUT
+					: w->partial     ? POLLIN | POLLPRI
+							 : POLLIN };
 
 	sleep_entry_init(&c.entry, sk, fd);
 	c.entry.for_room = w->dir == DIR_TX;

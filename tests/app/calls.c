@@ -604,6 +604,7 @@ static long far_act(struct far *f, long op, long arg)
 	case FAR_RESET_LATER:
 		return far_close(f, true);
 	case FAR_SEND_OOB:
+	case FAR_SEND_OOB_LATER:
 		return send(f->fd, "x", 1, MSG_OOB);
 	case FAR_INLINE:
 		return setsockopt(f->fd, SOL_SOCKET, SO_OOBINLINE, &(int){ 1 },
@@ -619,7 +620,8 @@ static bool is_later(long op)
 {
 	return op == FAR_SEND_LATER || op == FAR_SEND_MORE_LATER ||
 	       op == FAR_RECV_LATER || op == FAR_SHUT_LATER ||
-	       op == FAR_CLOSE_LATER || op == FAR_RESET_LATER;
+	       op == FAR_CLOSE_LATER || op == FAR_RESET_LATER ||
+	       op == FAR_SEND_OOB_LATER;
 }
 
 static void *far_main(void *arg)

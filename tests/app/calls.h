@@ -58,8 +58,9 @@ enum far_op {
 	FAR_RESET, /* - -> 0 */
 	FAR_RESET_LATER,
 	FAR_SEND_OOB, /* - -> 1 */
-	FAR_INLINE,   /* SO_OOBINLINE, which goes back to TCP -> 0 */
-	FAR_PORT,     /* - -> far end's port */
+	FAR_SEND_OOB_LATER,
+	FAR_INLINE, /* SO_OOBINLINE, which goes back to TCP -> 0 */
+	FAR_PORT,   /* - -> far end's port */
 	FAR_END,
 };
 

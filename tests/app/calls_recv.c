@@ -394,12 +394,14 @@ SCENARIO(recv_mmsg_eof)
 
 SCENARIO(recv_mmsg_timeout)
 {
-	struct timespec ts = { 0, 20000000 }, bad = { 0, -1 };
+	struct timespec ts = { 20, 0 }, over = { 0, 1 }, bad = { 0, -1 };
 
 	mmsg(x, "bad", 1, 50, 0, &bad);
 	sent_by_far(x, 50);
 	far_do(x, FAR_SEND_LATER, 50);
-	mmsg(x, "two", 4, 50, 0, &ts);
+	mmsg(x, "two", 2, 50, 0, &ts);
+	sent_by_far(x, 50);
+	mmsg(x, "one", 4, 50, 0, &over);
 }
 
 SCENARIO(recv_timeo)
@@ -688,6 +690,40 @@ SCENARIO(recv_urgent)
 	RES("oob", recv(x->fd, buf, n(10), MSG_OOB));
 	out("/%c", buf[0]);
 	RES("again", recv(x->fd, buf, n(10), MSG_OOB));
+}
+
+/* It comes while the call sleeps, or before. */
+SCENARIO(recv_urgent_ends_waitall)
+{
+	sent_by_far(x, 50);
+	far_do(x, FAR_SEND_OOB_LATER, 0);
+	recv_got(x, "recv", 100, MSG_WAITALL);
+	settle(x, POLLPRI);
+	RES("oob", recv(x->fd, buf, n(10), MSG_OOB));
+	out("/%c", buf[0]);
+	sent_by_far(x, 20);
+	recv_got(x, "rest", 20, MSG_WAITALL);
+}
+
+/* A message without room does not end the call, nor does the end of the stream. */
+SCENARIO(recv_mmsg_of_nothing)
+{
+	struct mmsghdr m[3] = { 0 };
+	struct iovec iov[3] = { { buf, 0 }, { buf, 10 }, { buf, 10 } };
+
+	for (int i = 0; i < 3; i++) {
+		m[i].msg_hdr.msg_iov = &iov[i];
+		m[i].msg_hdr.msg_iovlen = 1;
+	}
+	sent_by_far(x, 10);
+	far_do(x, FAR_SHUT, SHUT_WR);
+	settle(x, POLLRDHUP);
+	RES("recvmmsg", recvmmsg(x->fd, m, n(3), 0, NULL));
+	out(" %u/%u/%u", m[0].msg_len, m[1].msg_len, m[2].msg_len);
+	m[1].msg_hdr.msg_iovlen = UIO_MAXIOV + 1;
+	RES("long", recvmmsg(x->fd, m, n(3), 0, NULL));
+	RES("first", recvmmsg(x->fd, m + 1, n(1), 0, NULL));
+	RES("send", sendmmsg(x->fd, m + 1, n(1), 0));
 }
 
 /* The connection falls back to the kernel, first our direction, then the peer's.  The mark that

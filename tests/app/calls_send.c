@@ -578,6 +578,16 @@ SCENARIO(send_copy_file_range)
 	RES("from", copy_file_range(x->fd, NULL, file, NULL, 10, 0));
 }
 
+SCENARIO(splice_nothing)
+{
+	int p[2];
+
+	if (pipe2(p, O_NONBLOCK))
+		return;
+	RES("out", splice(x->fd, NULL, p[1], NULL, n(0), SPLICE_F_NONBLOCK));
+	RES("in", splice(p[0], NULL, x->fd, NULL, n(0), 1 << 20));
+}
+
 SCENARIO(splice_in)
 {
 	int p[2];

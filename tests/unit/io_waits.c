@@ -64,11 +64,15 @@ static unsigned kernel_has;
 static int kernel_inq(struct sock *sk, int fd) { return unread; }
 static unsigned kernel_events(struct sock *sk, int fd) { return kernel_has; }
 
+/* There are no urgent bytes. */
+static bool has_no_mark(struct sock *sk, int fd) { return true; }
+
 static const struct sock_ops ops = { .name = "steps",
 				     .is_ours = true,
 				     .own_events = true,
 				     .send = answer,
-				     .recv = answer };
+				     .recv = answer,
+				     .is_before_mark = has_no_mark };
 static const struct sock_ops kernel_ops = { .name = "kernel",
 					    .send = answer,
 					    .recv = answer,

@@ -17,6 +17,7 @@
 #include "base/libc.h"
 #include "base/nocancel.h"
 #include "proto/module/stream.h"
+#include "sock/anchor.h"
 #include "sock/cursor.h"
 #include "sock/errq.h"
 #include "sock/switch.h"
@@ -196,9 +197,13 @@ void stream_rx_look(struct osf_sock *s, int fd, bool is_over)
 		store_rlx(&s->rx_back, (uint8_t)1);
 }
 
-static ssize_t recv_kernel(int fd, const struct iovec *iov, size_t n, int flags)
+static ssize_t recv_kernel(const struct sock *sk, int fd,
+			   const struct iovec *iov, size_t n, int flags)
 {
 	struct msghdr msg = { .msg_iov = (struct iovec *)iov, .msg_iovlen = n };
+
+	if (!(flags & MSG_OOB) && anchor_is_urgent_alone(sk, fd, flags))
+		return -EAGAIN;
 	ssize_t r = nocancel_recvmsg(fd, &msg, flags | MSG_DONTWAIT);
 
 	return r < 0 ? -errno : r;
@@ -212,7 +217,7 @@ static ssize_t recv_locked(struct osf_sock *s, int fd, const struct iovec *iov,
 	size_t want = iov_bytes(iov, n);
 
 	if (s->rx_back || flags & MSG_OOB)
-		return recv_kernel(fd, iov, n, flags);
+		return recv_kernel(s->sk, fd, iov, n, flags);
 	if (flags & MSG_TRUNC)
 		c = NULL;
 	ssize_t r;
@@ -223,7 +228,9 @@ static ssize_t recv_locked(struct osf_sock *s, int fd, const struct iovec *iov,
 	if (r == -EAGAIN && load_rlx(&s->sk->w->shut) & SHUT_BIT_RD)
 		return 0;
 	stream_rx_look(s, fd, r == -ESTALE);
-	return r == -ESTALE && s->rx_back ? recv_kernel(fd, iov, n, flags) : r;
+	return r == -ESTALE && s->rx_back
+		   ? recv_kernel(s->sk, fd, iov, n, flags)
+		   : r;
 }
 
 ssize_t stream_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,

@@ -23,6 +23,7 @@
 #include <sys/socket.h>
 
 #include "base/libc.h"
+#include "sock/anchor.h"
 #include "sock/cursor.h"
 #include "proto/shm/region.h"
 #include "proto/shm/rx.h"
@@ -200,7 +201,10 @@ static COLD ssize_t rx_elsewhere(struct sock *sk, int fd, struct iov_cursor *c,
 	if (shm_is_broken(sk))
 		return rx_end(sk, fd);
 	if (shm_w(sk)->rx_back)
-		return rx_back(sk, fd, c, want, flags & (MSG_PEEK | MSG_TRUNC));
+		return anchor_is_urgent_alone(sk, fd, flags)
+			   ? -EAGAIN
+			   : rx_back(sk, fd, c, want,
+				     flags & (MSG_PEEK | MSG_TRUNC));
 	if (shm_w(sk)->rx_tcp)
 		return rx_tcp(sk, fd, c, want, flags);
 	return rx_peek(sk, fd, c, want, flags);

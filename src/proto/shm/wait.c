@@ -151,6 +151,12 @@ static int recv_bell(struct sock *sk, int fd)
 	return r < 0 ? -errno : 0;
 }
 
+/* What of the anchor's ends a sleep.  A call that has bytes also ends before an urgent byte. */
+static short rx_wants(const struct call_wait *w)
+{
+	return POLLIN | POLLRDHUP | (w->partial ? POLLPRI : 0);
+}
+
 /* Nap if the kernel's recv() would not sleep, or not end as it should. */
 static int rx_nap(struct sock *sk, int fd, const struct call_wait *w,
 		  bool awake, uint64_t held)
@@ -162,7 +168,7 @@ static int rx_nap(struct sock *sk, int fd, const struct call_wait *w,
 		end = MIN(end, now_ns() + NS_PER_MS);
 	if (!awake && !waiter_restarts(w)) /* else ppoll() ends at any signal */
 		tick_ns = UINT64_MAX;
-	int err = nap_for(&me, awake ? 0 : POLLIN | POLLRDHUP, end, tick_ns,
+	int err = nap_for(&me, awake ? 0 : rx_wants(w), end, tick_ns,
 			  waiter_restarts(w));
 	return err == -EAGAIN && end < w->deadline_ns ? 0 : err;
 }
@@ -371,9 +377,9 @@ static int rx_sleep_tcp(const struct ring_wait *r)
 	struct napper me = { r->sk, r->fd, DIR_RX, true };
 	bool restarts = waiter_restarts(r->call);
 
-	if (likely(!idle_is_on()))
+	if (likely(!idle_is_on() && !r->call->partial))
 		return recv_sleep(r->sk, r->fd);
-	return nap_for(&me, POLLIN | POLLRDHUP, r->call->deadline_ns,
+	return nap_for(&me, rx_wants(r->call), r->call->deadline_ns,
 		       restarts ? NS_PER_MS : UINT64_MAX, restarts);
 }
 
