@@ -72,16 +72,15 @@ static int ctl_mod(struct epoll *ep, struct epitem *it, struct epoll_event *ev)
 		if (err)
 			return err;
 	}
-	bool was_muted = it->disabled && ep->nested;
+	uint32_t watched = anchor_events(it);
 	it->events = ev->events;
 	it->data = ev->data;
 	it->disabled = false;
 	it->fresh = true;
 	if (it->merged) {
-		if (unlikely(it->asks_room || was_muted)) {
-			it->asks_room = false; /* it may not ask any more */
+		it->asks_room = false; /* it may not ask any more */
+		if (unlikely(anchor_events(it) != watched))
 			item_watch_anchor(it);
-		}
 		push_ready(it);
 		kick(ep);
 	}
@@ -113,11 +112,11 @@ static int ctl_unpark(struct epoll *ep, struct epitem *it,
 	it->parked = false;
 	it->asks_room = false;
 	it->disabled = false;
+	it->events = ev->events;
+	it->data = ev->data;
 	if (ep->nested)
 		kernel_ctl(ep, EPOLL_CTL_MOD, it->fd, anchor_events(it),
 			   tag_of(it));
-	it->events = ev->events;
-	it->data = ev->data;
 	it->fresh = true;
 	push_ready(it);
 	kick(ep);

@@ -185,10 +185,17 @@ int kernel_ctl(struct epoll *ep, int op, int fd, uint32_t events, uint64_t data)
 	return libc.epoll_ctl(load_rlx(&ep->fd), op, fd, &ev) < 0 ? -errno : 0;
 }
 
+static bool wants_any(const struct epitem *it)
+{
+	return it->events & (EPOLLIN | EPOLLOUT | EPOLLPRI | EPOLLRDHUP |
+			     EPOLLRDNORM | EPOLLWRNORM);
+}
+
 uint32_t anchor_events(const struct epitem *it)
 {
-	/* EPOLLONESHOT has fired: nothing makes the set readable. */
-	if (unlikely(it->disabled && it->ep->nested))
+	/* EPOLLONESHOT has fired, or the program wants nothing: nothing makes the set readable
+	 * but the end of the connection, of which the kernel always tells. */
+	if (unlikely(it->ep->nested) && (it->disabled || !wants_any(it)))
 		return EPOLLET;
 	/* Level-triggered if the set is polled from outside: it must stay
 	 * readable until the doorbell is read.  But room lasts. */

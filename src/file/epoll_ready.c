@@ -321,10 +321,11 @@ static COLD void look_for_others(struct sock *sk)
 		sock_ops(sk)->alone(sk);
 }
 
-/* The set reports the item when something new comes, and not as long as it is ready. */
+/* The set does not report the item as long as it has bytes: it reports what is new, or the program
+ * does not want to know. */
 static bool tells_news(const struct epitem *it)
 {
-	return it->disabled || it->events & EPOLLET;
+	return it->disabled || it->events & EPOLLET || !(it->events & EPOLLIN);
 }
 
 /* The kernel has reported @events of an upgraded socket's anchor. */

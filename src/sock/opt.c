@@ -101,7 +101,8 @@ static bool set_ours(struct sock *sk, int fd, const struct opt *o,
 {
 	int v;
 
-	if (!o || o->whose != OPT_OURS || is_bad_ptr(val) || len < sizeof(v))
+	if (!o || o->whose != OPT_OURS || is_bad_ptr(val) ||
+	    (int)len < (int)sizeof(v)) /* the kernel's length has a sign */
 		return false;
 	memcpy(&v, val, sizeof(v));
 	if (o->name == SO_RCVLOWAT && o->level == SOL_SOCKET) {

@@ -56,6 +56,17 @@ static void recv_inq(struct ctx *x, size_t len, size_t room, int flags)
 		out("=%d", inq);
 }
 
+/* The kernel's length has a sign. */
+SCENARIO(opt_bad_length)
+{
+	int v = 3;
+
+	RES("lowat", setsockopt(x->fd, SOL_SOCKET, SO_RCVLOWAT, &v, -1u));
+	RES("nodelay", setsockopt(x->fd, IPPROTO_TCP, TCP_NODELAY, &v, -1u));
+	RES("short", setsockopt(x->fd, SOL_SOCKET, SO_RCVLOWAT, &v, 1));
+	RES("long", setsockopt(x->fd, IPPROTO_TCP, TCP_NODELAY, &v, 4));
+}
+
 SCENARIO(opt_inq)
 {
 	int v = 0;

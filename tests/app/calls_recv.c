@@ -705,6 +705,16 @@ SCENARIO(recv_urgent_ends_waitall)
 	recv_got(x, "rest", 20, MSG_WAITALL);
 }
 
+/* The error comes first where there is nothing to read. */
+SCENARIO(recv_nowhere_after_reset)
+{
+	far_do(x, FAR_RESET, 0);
+	settle(x, POLLERR);
+	RES("nowhere", recv(x->fd, buf, n(0), MSG_DONTWAIT));
+	RES("again", recv(x->fd, buf, n(0), MSG_DONTWAIT));
+	RES("bad", recv(x->fd, BAD_POINTER, n(10), MSG_DONTWAIT));
+}
+
 /* A message without room does not end the call, nor does the end of the stream. */
 SCENARIO(recv_mmsg_of_nothing)
 {

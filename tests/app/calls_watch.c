@@ -354,6 +354,35 @@ SCENARIO(epoll_nested_edge) { nested_once(x, EPOLLET); }
 
 SCENARIO(epoll_nested_oneshot) { nested_once(x, EPOLLONESHOT); }
 
+/* Nor do bytes that the program does not want to know of; it wants them later, and then their
+ * end alone. */
+SCENARIO(epoll_nested_wants_nothing)
+{
+	struct epoll_event ev = { .events = EPOLLIN,
+				  .data.u64 = 0x1122334455667788ull };
+	int in = ep_new(x, 0), outer = epoll_create1(0);
+
+	RES("add", epoll_ctl(outer, EPOLL_CTL_ADD, in, &ev));
+	far_do(x, FAR_SEND, 10);
+	settle(x, POLLIN);
+	ep_see(outer, "nothing", 0);
+	ep_see(outer, "still nothing", 0);
+	ep_mod(x, in, EPOLLIN);
+	ep_see(outer, "bytes", 3000);
+	ep_see(in, "inner", 0);
+	ep_mod(x, in, EPOLLONESHOT);
+	ep_see(outer, "off", 0);
+	far_do(x, FAR_SHUT, SHUT_WR);
+	settle(x, POLLRDHUP);
+	ep_see(outer, "end", 0);
+	ep_mod(x, in, EPOLLRDHUP);
+	ep_see(outer, "end wanted", 3000);
+	ep_mod(x, in, 0);
+	ep_see(outer, "off", 0);
+	far_do(x, FAR_RESET, 0);
+	ep_see(outer, "reset", 3000);
+}
+
 /* A set may tell the same room twice, but not for ever. */
 static void ep_hush(int ep)
 {

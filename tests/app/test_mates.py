@@ -69,6 +69,9 @@ FOUND = [
     "two; 0 send 1 3000 0 119; 1 shut 1 2; 1 exec; 0 send 1 500 0 135; 0 send 1 500 0 135",
     "two; 0 send 1 3000 0 119; 1 shut 1 2; 1 pass 1 0; 0 poll 1; 1 poll 1; 1 recv 1 5000 0; "
     "1 recv 1 5000 0; 1 send 1 10 0 1; 0 recv 1 10 0; 0 send 1 10 0 5",
+    # the peer has gone back to the kernel, and we have shut our reading
+    "two; 0 fork 2; 2 exec; 1 shut 1 0; 1 poll 1; 1 recv 1 10 0; 0 send 1 10 0 1; 1 poll 1; "
+    "1 recv 1 10 0",
     # a relay keeps urgent bytes urgent, and its new socket has the options of the old one
     "one; 0 send 0 500 1 230; 0 send 2 10 0 142; 0 pass 0 0; 0 fork 1; 1 send 0 1 1 120; 1 inq 2",
     "one; 0 send 0 500 1 230; 0 send 2 10 0 142; 0 set 0 2 1; 0 set 0 0 5; 0 set 0 4 1; "

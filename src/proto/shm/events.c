@@ -247,7 +247,8 @@ static inline unsigned rx_events(struct sock *sk, int fd, uint32_t peer,
 	*is_over = load_rlx(&shm_w(sk)->rx_eof) || peer & SEG_TX_FIN ||
 		   shut & SHUT_BIT_RD;
 	if (unlikely(load_rlx(&shm_w(sk)->rx_back)))
-		return rx_back_events(sk, fd);
+		return rx_back_events(sk, fd) |
+		       (shut & SHUT_BIT_RD ? POLLIN | POLLRDNORM : 0);
 	if (unlikely(load_rlx(&shm_w(sk)->rx_tcp)) &&
 	    rx_tcp_events(sk, fd, &ev)) {
 		if (peer & SEG_TX_FIN && !(shut & SHUT_BIT_RD))

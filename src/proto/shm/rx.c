@@ -290,12 +290,17 @@ static COLD bool rx_arm_async(struct sock *sk, int fd)
 	       ring_rx_ready(&shm_of(sk)->rx) && !shm_w(sk)->rx_eof;
 }
 
-/* The caller has room for no byte, or a bad address.  As in the kernel, this
- * only matters when there is something to read. */
+/* The caller has room for no byte, or a bad address.  As in the kernel, this only matters when
+ * there is something to read; else the call ends as one with room. */
 static COLD ssize_t rx_nowhere(struct sock *sk, int fd, size_t want)
 {
-	if (!(shm_events(sk, fd) & POLLIN))
-		return -EAGAIN;
+	char byte;
+	struct iovec iov = { &byte, 1 };
+	struct iov_cursor c = { .iov = &iov, .n = 1 };
+	ssize_t r = rx_once(sk, fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
+
+	if (r <= 0)
+		return r;
 	return want ? -EFAULT : 0;
 }
 
@@ -383,11 +388,9 @@ HOT ssize_t shm_recv(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 			rx_done(sk, fd);
 			return shm_went_back(sk);
 		}
-		if (likely(moves))
-			r = rx_once(sk, fd, &c, want, flags);
+		r = likely(moves) ? rx_once(sk, fd, &c, want, flags)
+				  : rx_nowhere(sk, fd, want);
 		rx_done(sk, fd);
-		if (unlikely(!moves))
-			r = rx_nowhere(sk, fd, want);
 	} while (unlikely(load_rlx(&sk->w->is_async)) &&
 		 (r > 0 || r == -EAGAIN) && !(flags & MSG_PEEK) &&
 		 rx_arm_async(sk, fd) && r == -EAGAIN);

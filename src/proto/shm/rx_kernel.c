@@ -187,8 +187,10 @@ ssize_t rx_back(struct sock *sk, int fd, struct iov_cursor *c, size_t want,
 	if (!shm_w(sk)->fell_back && !anchor_drain_all(sk, fd))
 		return -EAGAIN;
 	ssize_t r = nocancel_recvmsg(fd, &msg, flags | MSG_DONTWAIT);
+	/* The kernel does not know that the program has shut this direction. */
+	bool is_shut = r < 0 && errno == EAGAIN && sk->w->shut & SHUT_BIT_RD;
 	if (r <= 0)
-		return r < 0 ? -errno : anchor_error(sk);
+		return r < 0 && !is_shut ? -errno : anchor_error(sk);
 	cursor_skip(c, (size_t)r);
 	count(&sk->st->rx_bytes_inet, (uint64_t)r);
 	return r;
