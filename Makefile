@@ -131,6 +131,10 @@ install: $(BUILD)/build.ninja
 	$(MAKE) build
 	DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
 
+# What the last `make install' of this build folder has put there.
+uninstall:
+	ninja -C $(BUILD) uninstall
+
 # How to run programs with these: docs/notes/2026-11-21-sanitizers.md.
 asan = BUILD=build-asan SETUP="-Db_sanitize=address,undefined $(SANITIZE)"
 tsan = BUILD=build-tsan SETUP="-Db_sanitize=thread $(SANITIZE)"
@@ -144,5 +148,5 @@ check-asan check-tsan: check-%:
 clean:
 	rm -rf $(BUILD) build-asan build-tsan
 
-.PHONY: build tests check abi coverage differential sim fuzz mates hostile suites suites-tcp night-wire night-verbs vm bench demo demo-wire install build-asan build-tsan \
+.PHONY: build tests check abi coverage differential sim fuzz mates hostile suites suites-tcp night-wire night-verbs vm bench demo demo-wire install uninstall build-asan build-tsan \
 	check-asan check-tsan clean

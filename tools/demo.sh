@@ -40,7 +40,7 @@ has_programs() {
 		redis-benchmark redis-cli; do
 		command -v "$name" >/dev/null || return 1
 	done
-	pkg-config --exists libcjson
+	pkg-config --exists libcjson libmnl
 }
 
 packages_install() {

@@ -121,7 +121,11 @@ def test_usage():
     expect("an unknown command", osf("fly"), 2, "", "'fly'")
     expect("help for an unknown command", osf("help", "fly"), 2, "", "'fly'")
     expect("an unknown option", osf("stat", "--fly"), 2, "", "--fly")
+    expect("an unknown option of osf", osf("--fly"), 2, "", "osf: unrecognized")
     expect("run without a command", osf("run"), 125, "", "no command")
+    expect("port with an unknown word", osf("port", "fly"), 2, "", "not 'fly'")
+    expect("port without a device", osf("port", "add"), 2, "", "which device")
+    expect("rdma of no process", osf("rdma", "fly"), 2, "", "'fly'")
     expect("run with a wrong level", osf("run", "--log", "loud", "true"), 125,
            "", "'loud'")
 

@@ -38,7 +38,7 @@ def tapped(world, osf, path):
     try:
         elsewhere = subprocess.run(world.inside("a", ["timeout", "-s", "INT", "1.5", osf, "tap", "vb", "-w",
                                                       path]), capture_output=True, text=True, timeout=60)
-        if " 0 frames" not in " " + elsewhere.stderr:
+        if " 0 frames" not in " " + elsewhere.stderr or "no device 'vb'" not in elsewhere.stderr:
             fail("a device of another namespace: " + elsewhere.stderr)
         return subprocess.run(world.inside("b", [osf, "tap", "vb", "-w", path, "-c", str(N)]),
                               capture_output=True, text=True, timeout=60)

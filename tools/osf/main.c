@@ -115,7 +115,11 @@ int main(int argc, char **argv)
 {
 	struct rest rest = { 0 };
 
+	char osf[] = "osf"; /* for usage lines, wherever it is installed */
+
 	argp_err_exit_status = EXIT_USAGE;
+	if (argc)
+		argv[0] = osf;
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &rest);
 
 	if (strcmp(rest.argv[0], "help") == 0)

@@ -80,12 +80,16 @@ static void parse_word(struct args *a, const char *arg,
 
 static void check_words(const struct args *a, struct argp_state *state)
 {
-	bool is_list = a->action && strcmp(a->action, "list") == 0;
-	bool is_one = a->action && (strcmp(a->action, "add") == 0 ||
-				    strcmp(a->action, "del") == 0);
-
-	if (!(is_list && !a->dev) && !(is_one && a->dev))
+	if (!a->action)
 		argp_usage(state);
+	bool is_list = strcmp(a->action, "list") == 0;
+	if (!is_list && strcmp(a->action, "add") && strcmp(a->action, "del"))
+		argp_error(state, "add, del or list, not '%s'", a->action);
+	if (is_list && a->dev)
+		argp_error(state, "list takes no device");
+	if (!is_list && !a->dev)
+		argp_error(state, "which device is to be %s?",
+			   *a->action == 'a' ? "added" : "removed");
 	if (a->dev && strlen(a->dev) >= MSG_DEV_MAX)
 		argp_error(state, "'%s' is too long for a device", a->dev);
 }

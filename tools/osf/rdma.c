@@ -48,7 +48,7 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_ARG:
 		pid = strtoul(arg, &end, 10);
 		if (*arg < '0' || *arg > '9' || *end || !pid || pid > INT32_MAX)
-			argp_error(state, "'%s' is no process", arg);
+			argp_error(state, "'%s' is not a process number", arg);
 		a->pids = xgrow(a->pids, a->n_pids, sizeof(*a->pids));
 		a->pids[a->n_pids++] = (pid_t)pid;
 		return 0;

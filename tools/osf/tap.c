@@ -14,6 +14,7 @@
 #include "tap.h"
 #include <argp.h>
 #include <errno.h>
+#include <net/if.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -197,6 +198,13 @@ static void signals_take(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
+/* It may come, and programs that use it later are found. */
+static void say_no_device(const char *dev)
+{
+	if (strcmp(dev, "osf0") != 0 && !if_nametoindex(dev))
+		complain("there is no device '%s' here now", dev);
+}
+
 static int say_nothing_there(const struct capture *c)
 {
 	if (c->sources.n_denied)
@@ -223,6 +231,8 @@ static int capture(struct capture *c, const char *file)
 	signals_take();
 	find(c);
 	bool is_there = c->sources.n || !c->sources.n_pids;
+	if (!c->sources.n && c->sources.dev)
+		say_no_device(c->sources.dev);
 	if (is_there)
 		err = run(c);
 	err = err ? err : pcapng_close(&c->out);
