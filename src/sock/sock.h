@@ -121,6 +121,11 @@ struct sock {
 	/* Receiving. */
 	alignas(CACHE_LINE) struct lock rx_lock;
 	uint8_t rx_is_in; /* and the page's is taken, too */
+	/* A process of our user has had a half for long, or has left w->due
+	 * undone: who waits for the socket comes again soon. */
+	uint8_t is_kept;
+	uint8_t
+	    reset_due; /* it is lost, and the kernel's socket not reset yet */
 	/* Of w->n_sleepers and w->n_tx_sleepers, threads of this process. */
 	uint32_t my_sleepers, my_tx_sleepers;
 	uint64_t looked_ns; /* when the anchor was last asked */
@@ -133,12 +138,8 @@ struct sock {
 	struct shared_page *old_page; /* the others have let go */
 	uint64_t
 	    moved_ns; /* another process gives it to the kernel since then */
-	uint8_t reset_due; /* and the kernel's socket is not reset yet */
 	uint8_t
 	    free_due; /* shared_all_let_go() has said so while it was held */
-	/* A process of our user has had a half for long, or has left w->due
-	 * undone: who waits for the socket comes again soon. */
-	uint8_t is_kept;
 
 	/* Sending. */
 	alignas(CACHE_LINE) struct lock tx_lock;

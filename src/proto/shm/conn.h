@@ -6,6 +6,9 @@
  * with it.  The holder of the rx lock owns the rx half, the holder of the tx lock
  * the tx half.  The rest is set while the mode is UPGRADING.
  *
+ * What a small message reads and writes stands first in its half, so that it lies in two
+ * cache lines.
+ *
  * If several processes hold the connection, the positions of a half go from one
  * to the next with its lock (proto/shm/shared.c), and the words of struct
  * shm_words are where all of them see them.  Where a member says "ours", it is
@@ -30,6 +33,7 @@ struct shm_conn {
 
 	/* Receiving. */
 	struct ring_rx rx;
+	uint64_t rx_unlooked; /* ours: bytes read since rx_outlives() looked */
 	uint64_t rx_tcp_base; /* bytes of TCP that were read so far */
 	uint64_t cookie;      /* the anchor's (SO_COOKIE) */
 	int64_t rx_tcp_left;  /* bytes of TCP before the ring, once known */
@@ -38,7 +42,6 @@ struct shm_conn {
 	uint8_t *readahead;
 	uint32_t readahead_pos, readahead_end;
 	uint32_t bells_drained;
-	uint64_t rx_unlooked; /* ours: bytes read since rx_outlives() looked */
 	uint8_t saw_anchor_end; /* ours: it found that the peer has ended */
 
 	/* Sending. */
@@ -48,12 +51,11 @@ struct shm_conn {
 	uint32_t tx_full_at; /* ours: the peer's tail, when there was no room */
 	uint64_t tx_full_ns; /* ours: since when it is that; 0: no matter */
 	uint32_t tx_limit;   /* bytes in flight at most, from SO_SNDBUF */
-	uint32_t granted;    /* ours: bytes of the ring beyond the window */
-	uint32_t bulk_bytes; /* ours: in large chunks, since bulk_since_ns */
-	uint64_t bulk_since_ns;
-	uint32_t
-	    n_bulk_slow; /* looks at the pace in a row; see proto/shm/tx.c */
 	uint32_t corked_bytes; /* of records that wait for more; 0: none */
+	uint32_t granted;      /* ours: bytes of the ring beyond the window */
+	uint32_t bulk_bytes;   /* ours: in large chunks, since bulk_since_ns */
+	uint64_t bulk_since_ns;
+	uint32_t n_bulk_slow; /* looks at the pace in a row; see tx_grow.c */
 	uint32_t corked_at; /* the first of them, whose header is not stored */
 	uint64_t corked_hdr, corked_since_ns;
 	uint8_t fin_due;       /* the kernel's FIN, once the peer has settled */
