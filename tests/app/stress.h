@@ -5,6 +5,7 @@
  *     stress.c       options, processes, totals, watchdog
  *     stress_loop.c  workers: who waits how for which connection
  *     stress_conn.c  one connection: plan, opening, steps, closing
+ *     stress_block.c connections with threads of their own
  *     stress_io.c    one call that moves bytes, chosen at random
  *
  * A connection opens with a plan in the clear (who sends how much, in turns or
@@ -170,6 +171,13 @@ void conns_dump(void);
 __attribute__((noreturn, format(printf, 2, 3))) void
 conn_fail(const struct conn *c, const char *fmt, ...);
 __attribute__((noreturn, format(printf, 1, 2))) void die(const char *fmt, ...);
+
+/* stress_block.c */
+struct block_arg {
+	struct conn *c;
+	uint64_t seed;
+};
+void *block_main(void *arg); /* a struct block_arg */
 
 /* stress_loop.c */
 struct server {

@@ -7,11 +7,13 @@
 
 #include "xlio_test.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #define FLUSH XLIO_SOCKET_SEND_FLAG_FLUSH
 #define PAGE 4096u
@@ -25,6 +27,27 @@ struct ibv_mr { /* as far as it matters here */
 };
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t n, int access);
 int ibv_dereg_mr(struct ibv_mr *mr);
+
+/* Open descriptors: those that are hidden from the program, too. */
+static inline int n_fds(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	int n = 0;
+
+	EXPECT(d != NULL);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+static inline double cpu_s(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
 
 /* What the receiver keeps. */
 static struct {

@@ -439,7 +439,7 @@ int main(int argc, char **argv)
 	const struct test *all[] = { tests_args, tests_data,       tests_end,
 				     tests_move, tests_faults,     tests_more,
 				     tests_ref,  tests_ref_faults, tests_fuzz,
-				     tests_keep };
+				     tests_keep, tests_memory };
 	int n_failed = 0, n = 0;
 
 	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)

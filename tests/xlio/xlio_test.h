@@ -112,4 +112,4 @@ struct test {
 };
 extern const struct test tests_args[], tests_data[], tests_end[],
     tests_faults[], tests_move[], tests_more[], tests_ref[], tests_ref_faults[],
-    tests_fuzz[], tests_keep[];
+    tests_fuzz[], tests_keep[], tests_memory[];
