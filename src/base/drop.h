@@ -15,13 +15,3 @@ static inline enum drop_reason drop_of(int err)
 {
 	return (enum drop_reason)(-err - 1);
 }
-
-static inline const char *drop_name(enum drop_reason r)
-{
-	static const char *const names[] = {
-#define D(name, help) #name,
-#include "base/drop.def"
-#undef D
-	};
-	return names[r];
-}

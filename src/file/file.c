@@ -365,16 +365,6 @@ COLD void file_advance(struct file *f, int fd)
 	errno = saved;
 }
 
-bool file_is_ours(int fd)
-{
-	struct file *f = file_get(fd);
-	bool ours = f && f->kind == FILE_SOCK && sock_is_ours(f->sk);
-
-	if (f)
-		file_put(f);
-	return ours;
-}
-
 bool file_is_passthrough(int fd) { return table_load(fd) & FILE_PASS; }
 
 int file_next(int from)

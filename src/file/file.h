@@ -132,9 +132,7 @@ static inline void file_put(struct file *f)
 	file_release(f, f->anchor_fd);
 }
 
-/* Does osf move the bytes of @fd? */
-bool file_is_ours(int fd);
-/* Or may it soon, so that calls on @fd must be counted? */
+/* Does osf move the bytes of @fd, or may it soon, so that calls on @fd must be counted? */
 static inline bool file_serves(int fd)
 {
 	uintptr_t entry = table_load(fd);

@@ -61,7 +61,6 @@ static struct region *heap_region;
 static struct page *pages;
 static uint32_t n_pages;  /* ever used */
 static uint32_t n_usable; /* that may be touched, and their books */
-static size_t used;
 static uint32_t runs[RUN_CLASSES], slabs[SMALL_CLASSES];
 
 static void after_fork(void);
@@ -227,7 +226,6 @@ static uint32_t run_alloc(uint32_t n)
 		run_add_free(i + n, had - n);
 	pages[i].kind = PAGE_RUN;
 	pages[i].n = n;
-	used += (size_t)n * MEMORY_PAGE;
 	return i;
 }
 
@@ -245,7 +243,6 @@ static void run_free(uint32_t i)
 {
 	uint32_t n = pages[i].n, freed = n;
 
-	used -= (size_t)n * MEMORY_PAGE;
 	pages[i].kind = PAGE_NONE;
 	if (i && pages[i - 1].kind == PAGE_FREE) {
 		uint32_t before = pages[i - 1].n;
@@ -287,7 +284,6 @@ static uint32_t slab_new(uint32_t class)
 
 	if (i == NO_PAGE)
 		return i;
-	used -= SLAB_BYTES;
 	for (uint32_t k = 0; k < SLAB_PAGES; k++) {
 		pages[i + k].kind = PAGE_SLAB;
 		pages[i + k].back = (uint8_t)k;
@@ -313,7 +309,6 @@ static void *small_alloc(size_t n)
 		k++;
 	uint32_t block = (uint32_t)__builtin_ctzll(~pages[i + k].taken);
 	pages[i + k].taken |= UINT64_C(1) << block;
-	used += block_bytes(class);
 	if (++pages[i].n == slab_blocks(class))
 		list_pop(&slabs[class], i);
 	return heap + (size_t)(i + k) * MEMORY_PAGE +
@@ -333,11 +328,9 @@ static bool small_free(uint32_t page, uint32_t off)
 	if (p->n == slab_blocks(p->class))
 		list_push(&slabs[p->class], i);
 	pages[page].taken &= ~bit;
-	used -= bytes;
 	if (--p->n)
 		return true;
 	list_pop(&slabs[p->class], i);
-	used += SLAB_BYTES;
 	for (uint32_t k = 0; k < SLAB_PAGES; k++)
 		pages[i + k].kind = PAGE_NONE;
 	p->n = SLAB_PAGES;
@@ -377,12 +370,6 @@ void memory_free(void *p)
 	}
 	if (!ok)
 		log_err("%p was not allocated, or is free already", p);
-}
-
-size_t memory_used(void)
-{
-	GUARD(&lock);
-	return used;
 }
 
 /* Looking up memory and its owner. */
@@ -462,5 +449,4 @@ static void after_fork(void)
 	heap = NULL;
 	heap_region = NULL;
 	n_given = 0;
-	used = 0;
 }

@@ -28,7 +28,6 @@ struct region;
 void *memory_alloc(size_t n); /* NULL: out of memory */
 /* NULL and blocks of the parent are fine; any other is only logged. */
 void memory_free(void *p);
-size_t memory_used(void); /* bytes that are allocated, rounded up */
 
 /* Returns a key for memory that the program registers; 0: out of memory.  It
  * may be sent by reference if it is part of a shared mapping of a memfd that

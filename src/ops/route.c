@@ -208,14 +208,6 @@ void route_get(int fd, const struct sockaddr *to, struct osf_route *out)
 	errno = saved;
 }
 
-bool route_is_local(int fd, const struct sockaddr *to)
-{
-	struct osf_route r = { .size = sizeof(r) };
-
-	route_get(fd, to, &r);
-	return r.kind == OSF_ROUTE_LOCAL;
-}
-
 int route_neigh(const struct osf_route *r, uint8_t mac[6])
 {
 	struct in6_addr hop;

@@ -29,7 +29,6 @@ void route_get(int fd, const struct sockaddr *to, struct osf_route *out);
 /* The hardware address of a route's next hop.  Return: 0; -EAGAIN: the kernel does not
  * know it now; or another negative errno */
 MUST_CHECK int route_neigh(const struct osf_route *r, uint8_t mac[6]);
-bool route_is_local(int fd, const struct sockaddr *to);
 
 /* Pass the kernel's change events on. */
 void route_events(void);

@@ -140,13 +140,6 @@ int peer_get(uint32_t block, struct peer **out)
 	return 0;
 }
 
-struct peer *peer_hold(struct peer *p)
-{
-	GUARD(&peers_lock);
-	p->n_refs++;
-	return p;
-}
-
 void peer_put(struct peer *p)
 {
 	GUARD(&peers_lock);

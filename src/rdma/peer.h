@@ -73,7 +73,6 @@ void remote_close(struct remote *r);
 bool peer_has_ended(struct peer *p);
 /* The process that has @block; the caller puts it back.  0 or -errno. */
 MUST_CHECK int peer_get(uint32_t block, struct peer **out);
-struct peer *peer_hold(struct peer *p);
 void peer_put(struct peer *p);
 
 enum { BELL_RECV, BELL_SEND, BELL_HELPER };
