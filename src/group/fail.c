@@ -6,7 +6,7 @@
 #include "group/ref.h"
 #include "group/set.h"
 
-/* The error that the callback gets: one of the four that libxlio documents, or ENOBUFS. */
+/* The error that the callback gets: one of the four that programs know, or ENOBUFS. */
 static int error_of(int err, bool connecting)
 {
 	switch (err) {

@@ -106,26 +106,6 @@ uint64_t hear(struct ctx *x)
 
 /* --- sockets --- */
 
-static struct sockaddr_in local_addr(uint16_t port)
-{
-	return (struct sockaddr_in){ .sin_family = AF_INET,
-				     .sin_port = htons(port),
-				     .sin_addr.s_addr =
-					 htonl(INADDR_LOOPBACK) };
-}
-
-uint16_t port_of(int fd, bool of_peer)
-{
-	struct sockaddr_in a = { 0 };
-	socklen_t len = sizeof(a);
-
-	if (of_peer)
-		getpeername(fd, (void *)&a, &len);
-	else
-		getsockname(fd, (void *)&a, &len);
-	return ntohs(a.sin_port);
-}
-
 int listen_local(uint16_t *port)
 {
 	struct sockaddr_in a = local_addr(0);

@@ -15,6 +15,7 @@
 #include <sys/types.h>
 
 #include "faults_stream.h"
+#include "loopback.h"
 #include "osf/stats.h"
 
 /* The longest from a peer's death until the survivor notices, on a busy machine.  With 80 runs
@@ -97,7 +98,6 @@ uint64_t ns_now(void);
 /* Sockets on 127.0.0.1. */
 int listen_local(uint16_t *port);
 int connect_local(uint16_t port);
-uint16_t port_of(int fd, bool of_peer);
 
 /* Traffic whose every byte is checked. */
 void turns(struct ctx *x, int n);         /* of 16 bytes each way */

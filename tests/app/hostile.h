@@ -19,6 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "loopback.h"
 #include "proto/shm/inbox.h"
 #include "proto/shm/other_end.h"
 #include "proto/shm/rendezvous.h"
@@ -65,7 +66,6 @@ int memory(size_t bytes, unsigned flags, int seals);
 int segment(struct foe *f, int seals);
 void own_inbox(struct foe *f);
 
-uint16_t port_of(int fd, bool of_peer);
 int tcp_socket(void);
 /* The victim's socket for the connection that we have accepted; -1 when it does not appear in
  * time. */

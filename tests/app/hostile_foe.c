@@ -86,29 +86,9 @@ void own_inbox(struct foe *f)
 
 /* --- TCP and the rendezvous --- */
 
-static struct sockaddr_in local(uint16_t port)
-{
-	return (struct sockaddr_in){ .sin_family = AF_INET,
-				     .sin_port = htons(port),
-				     .sin_addr.s_addr =
-					 htonl(INADDR_LOOPBACK) };
-}
-
-uint16_t port_of(int fd, bool of_peer)
-{
-	struct sockaddr_in a = { 0 };
-	socklen_t len = sizeof(a);
-
-	if (of_peer)
-		getpeername(fd, (void *)&a, &len);
-	else
-		getsockname(fd, (void *)&a, &len);
-	return ntohs(a.sin_port);
-}
-
 int tcp_socket(void)
 {
-	struct sockaddr_in a = local(0);
+	struct sockaddr_in a = local_addr(0);
 	int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
@@ -138,9 +118,9 @@ int proposal_of_others(uint16_t client, uint16_t server)
 	struct other_end e = { 0 };
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
-	memcpy(&at, (struct sockaddr_in[]){ local(client) },
+	memcpy(&at, (struct sockaddr_in[]){ local_addr(client) },
 	       sizeof(struct sockaddr_in));
-	memcpy(&to, (struct sockaddr_in[]){ local(server) },
+	memcpy(&to, (struct sockaddr_in[]){ local_addr(server) },
 	       sizeof(struct sockaddr_in));
 	while (ms_now() < end) {
 		int n = socket_ask(&at, &to, &e)
@@ -238,7 +218,7 @@ void take_memory(struct foe *f, int seg_fd, int inbox_fd)
 
 bool channel_as_opener(struct foe *f, uint16_t server)
 {
-	struct sockaddr_in a = local(server);
+	struct sockaddr_in a = local_addr(server);
 	struct pollfd p = { .events = POLLIN };
 	struct hello h;
 	int fds[2];
