@@ -41,6 +41,7 @@
 
 #define BUF_BYTES (64u * 1024)
 #define GATE_TICK_NS (5 * NS_PER_MS)
+#define BELLS_NS (60 * NS_PER_S) /* for doorbells behind both ends */
 
 /* Code that runs in the relay process: system calls only. */
 
@@ -305,6 +306,20 @@ static void make_plain(int anchor)
 		sizeof(none));
 }
 
+/* Both directions have ended.  Doorbells that are to be thrown away may still come, if the peer
+ * has not taken them back.  The kernel waits for the peer's FIN as long (tcp_fin_timeout), and
+ * after that answers by a reset, too. */
+static bool relay_is_over(struct way *down, const struct way *up,
+			  uint32_t n_ticks)
+{
+	if (!down->done || !up->done || down->writer >= 0)
+		return false;
+	if (down->rung && load_acq(down->rung) == down->n_drained)
+		down->rung = NULL;
+	return (!down->n_skip && !down->rung) ||
+	       n_ticks > BELLS_NS / GATE_TICK_NS;
+}
+
 static void relay_run(int anchor, int inner, const struct stash *stash,
 		      uint8_t *bufs)
 {
@@ -324,10 +339,10 @@ static void relay_run(int anchor, int inner, const struct stash *stash,
 			  .gate = stash->gate ? stash : NULL,
 			  .writer = -1 };
 	struct probe probe = { 0 };
+	uint32_t n_ticks = 0;
 
 	make_plain(anchor);
-	while (!down.done || !up.done || down.writer >= 0 || down.n_skip ||
-	       down.rung) {
+	while (!relay_is_over(&down, &up, n_ticks)) {
 		struct timespec tick = ns_timespec(GATE_TICK_NS);
 
 		if (down.writer >= 0 && !down.stash)
@@ -338,15 +353,17 @@ static void relay_run(int anchor, int inner, const struct stash *stash,
 		if (probe.is_on && int_option(anchor, SOL_SOCKET, SO_ERROR))
 			relay_reset(&up);
 		/* Do not poll an idle end: its POLLHUP would spin. */
+		bool waits = down.done && up.done;
 		short a = wanted(&down, &up), i = wanted(&up, &down);
 		int writer = down.stash ? -1 : down.writer;
 		struct pollfd p[] = { { .fd = a ? anchor : -1, .events = a },
 				      { .fd = i ? inner : -1, .events = i },
 				      { .fd = writer, .events = POLLIN } };
 		if ((a || i || writer >= 0 || up.gate) &&
-		    !(down.stash && !down.n && !down.n_gap))
-			rawcall(SYS_ppoll, p, 3, up.gate ? &tick : NULL, NULL,
-				0);
+		    !(down.stash && !down.n && !down.n_gap) &&
+		    !rawcall(SYS_ppoll, p, 3, up.gate || waits ? &tick : NULL,
+			     NULL, 0))
+			n_ticks += waits;
 	}
 	relay_exit();
 }

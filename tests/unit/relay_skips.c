@@ -6,6 +6,9 @@
  *
  * The peer counts a doorbell before it sends it, and may take it back instead.
  */
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
 #include "relay_ends.h"
 
 static void a_doorbell_that_comes_is_thrown_away(void **state)
@@ -81,6 +84,26 @@ static void a_doorbell_behind_the_end_is_thrown_away(void **state)
 	munmap(e.rung, 4096);
 }
 
+/* Nothing can come any more, so the relay need not wait until the peer closes. */
+static void a_doorbell_taken_back_behind_both_ends_ends_the_relay(void **state)
+{
+	struct ends e;
+	char c;
+
+	(void)state;
+	assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+	begin(&e, "ring", 1, true);
+	reads(&e, "ring");
+	assert_int_equal(recv(e.out, &c, 1, 0), 0);
+	close(e.out);
+	assert_int_equal(recv(e.peer, &c, 1, 0), 0);
+	store_rel(e.rung, 0u);
+	while (waitpid(-1, NULL, __WALL) > 0) /* relays of other tests, too */
+		;
+	close(e.peer);
+	munmap(e.rung, 4096);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -90,6 +113,8 @@ int main(void)
 		cmocka_unit_test(
 		    a_count_that_makes_no_sense_costs_the_peer_its_own_bytes),
 		cmocka_unit_test(a_doorbell_behind_the_end_is_thrown_away),
+		cmocka_unit_test(
+		    a_doorbell_taken_back_behind_both_ends_ends_the_relay),
 	};
 
 	libc_resolve();
