@@ -40,6 +40,8 @@
 #include "sock/sock_ops.h"
 
 #define BUF_BYTES (64u * 1024)
+/* Strangers may connect before we do, and our connect() waits where the queue is full. */
+#define BACKLOG 4096
 #define GATE_TICK_NS (5 * NS_PER_MS)
 #define BELLS_NS (60 * NS_PER_S) /* for doorbells behind both ends */
 
@@ -418,7 +420,7 @@ static int listen_loopback(int family, struct sockaddr_storage *at,
 	*len = family == AF_INET6 ? sizeof(v6) : sizeof(v4);
 	if (fd < 0)
 		return -errno;
-	if (libc.bind(fd, addr, *len) || libc.listen(fd, 4) ||
+	if (libc.bind(fd, addr, *len) || libc.listen(fd, BACKLOG) ||
 	    getsockname(fd, (struct sockaddr *)at, len)) {
 		int err = -errno;
 

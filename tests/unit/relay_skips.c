@@ -4,12 +4,15 @@
  *
  *     peer  -> TCP ->  anchor  -> relay ->  out
  *
- * The peer counts a doorbell before it sends it, and may take it back instead.
+ * The peer counts a doorbell before it sends it, and may take it back instead.  Strangers may
+ * connect to the listener that a relay has for a moment.
  */
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include "relay_ends.h"
+
+#define CROWD 20
 
 static void a_doorbell_that_comes_is_thrown_away(void **state)
 {
@@ -104,6 +107,39 @@ static void a_doorbell_taken_back_behind_both_ends_ends_the_relay(void **state)
 	munmap(e.rung, 4096);
 }
 
+/* Others connect to the relay's listener before the program does. */
+static int crowd[CROWD];
+
+static int listen_in_a_crowd(int fd, int backlog)
+{
+	struct sockaddr_in at;
+	socklen_t len = sizeof(at);
+	int r = listen(fd, backlog);
+
+	getsockname(fd, (struct sockaddr *)&at, &len);
+	for (int i = 0; i < CROWD; i++) {
+		crowd[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+		(void)!connect(crowd[i], (struct sockaddr *)&at, len);
+	}
+	return r;
+}
+
+static void strangers_at_its_listener_do_not_hold_it_up(void **state)
+{
+	struct ends e;
+
+	(void)state;
+	libc.listen = listen_in_a_crowd;
+	begin(&e, "ring", 0, false);
+	libc.listen = listen;
+	reads(&e, "ring");
+	says(&e, "tcp");
+	reads(&e, "tcp");
+	ends(&e);
+	for (int i = 0; i < CROWD; i++)
+		close(crowd[i]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -115,6 +151,7 @@ int main(void)
 		cmocka_unit_test(a_doorbell_behind_the_end_is_thrown_away),
 		cmocka_unit_test(
 		    a_doorbell_taken_back_behind_both_ends_ends_the_relay),
+		cmocka_unit_test(strangers_at_its_listener_do_not_hold_it_up),
 	};
 
 	libc_resolve();
