@@ -97,24 +97,10 @@ static const char *const common[] = {
 
 /* Of osfd alone, and to begin a worker. */
 static const char *const own[] = {
-	"accept4",
-	"bpf",
-	"capset",
-	"close_range",
-	"dup2",
-	"dup3",
-	"epoll_create1",
-	"ftruncate",
-	"gettid",
-	"ioctl",
-	"listen",
-	"memfd_create",
-	"poll",
-	"ppoll",
-	"pwrite64",
-	"seccomp",
-	"set_robust_list",
-	"socketpair",
+	"accept4",  "bpf",           "capset",          "close_range", "dup2",
+	"dup3",     "epoll_create1", "ftruncate",       "gettid",      "ioctl",
+	"listen",   "memfd_create",  "pidfd_open",      "poll",        "ppoll",
+	"pwrite64", "seccomp",       "set_robust_list", "socketpair",
 };
 
 static int allow(scmp_filter_ctx ctx, const char *const *calls, size_t n)

@@ -34,13 +34,14 @@
  * while somebody keeps the lock of one of them. */
 #define DEAD_MS 10000
 
-/* What an event is about: a client, the socket itself, a signal, a worker, or a worker's
- * program. */
+/* What an event is about: a client, the socket itself, a signal, what a worker says, the death
+ * of its program, or its own. */
 enum {
 	TAG_LISTEN = CLIENTS_MAX,
 	TAG_SIGNAL,
 	TAG_WORKER = 1 << 16,
-	TAG_DEATH = 1 << 17
+	TAG_DEATH = 1 << 17,
+	TAG_GONE = 1 << 18
 };
 
 static int watch(struct server *s, int fd, uint32_t tag)
@@ -60,7 +61,8 @@ int server_listen(struct server *s)
 	for (unsigned i = 0; i < CLIENTS_MAX; i++)
 		s->client[i].fd = -1;
 	for (unsigned i = 0; i < WORKERS_MAX; i++)
-		s->worker[i].fd = s->worker[i].pid_fd = -1;
+		s->worker[i].fd = s->worker[i].proc_fd = s->worker[i].pid_fd =
+		    -1;
 	s->listen_fd =
 	    socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	/* Where the kernel can, it lets nobody send descriptors who has no worker. */
@@ -121,8 +123,8 @@ static bool has_place(const struct server *s, uint32_t uid)
 		    c->fd >= 0 && c->uid && !ports_has(&s->ports, c->uid);
 	}
 	for (int i = 0; i < WORKERS_MAX; i++)
-		if (s->worker[i].fd >= 0 && s->worker[i].uid == uid)
-			n_own += s->worker[i].n_clients;
+		if (s->worker[i].proc_fd >= 0 && s->worker[i].uid == uid)
+			n_own += MAX(s->worker[i].n_clients, 1u);
 	if (!uid)
 		return true;
 	return ports_has(&s->ports, uid) ? n_own < CLIENTS_PER_UID
@@ -177,7 +179,27 @@ static void worker_end(struct server *s, int index)
 	epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, w->pid_fd, NULL);
 	close(w->fd);
 	close(w->pid_fd);
-	*w = (struct worker){ .fd = -1, .pid_fd = -1 };
+	w->fd = w->pid_fd = -1;
+	w->n_clients = 0;
+}
+
+/* Its process is dead. */
+static void worker_free(struct server *s, int index)
+{
+	struct worker *w = &s->worker[index];
+
+	if (w->fd >= 0)
+		worker_end(s, index);
+	epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, w->proc_fd, NULL);
+	close(w->proc_fd);
+	*w = (struct worker){ .fd = -1, .proc_fd = -1, .pid_fd = -1 };
+}
+
+static bool is_readable(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	return fd >= 0 && poll(&p, 1, 0) > 0;
 }
 
 /* The worker of a program, or of a user's program that we cannot tell from others: a new one.
@@ -189,24 +211,28 @@ static int worker_for(struct server *s, const struct client *c, int pid_fd)
 
 	for (int i = 0; i < WORKERS_MAX; i++) {
 		w = &s->worker[i];
-		if (w->fd < 0)
+		if (w->proc_fd < 0)
 			room = i;
-		else if (c->pid && w->pid == c->pid && w->uid == c->uid &&
-			 !w->dead_ns)
+		else if (w->fd >= 0 && c->pid && w->pid == c->pid &&
+			 w->uid == c->uid && !w->dead_ns)
 			return i;
 	}
 	if (room < 0)
 		return -ENOSPC;
 	w = &s->worker[room];
-	int fd = worker_start(&s->ports, s->null_fd);
-	if (fd < 0)
-		return fd;
-	*w = (struct worker){
-		.fd = fd, .pid_fd = dup(pid_fd), .pid = c->pid, .uid = c->uid
-	};
+	int fd, proc_fd;
+	int err = worker_start(&s->ports, s->null_fd, &fd, &proc_fd);
+	if (err)
+		return err;
+	*w = (struct worker){ .fd = fd,
+			      .proc_fd = proc_fd,
+			      .pid_fd = dup(pid_fd),
+			      .pid = c->pid,
+			      .uid = c->uid };
 	if (w->pid_fd < 0 || watch(s, w->fd, TAG_WORKER | (uint32_t)room) ||
+	    watch(s, w->proc_fd, TAG_GONE | (uint32_t)room) ||
 	    watch(s, w->pid_fd, TAG_DEATH | (uint32_t)room)) {
-		worker_end(s, room);
+		worker_free(s, room);
 		return -ENOMEM;
 	}
 	return room;
@@ -301,10 +327,7 @@ static void worker_read(struct server *s, int index)
 static void worker_orphaned(struct server *s, int index)
 {
 	struct worker *w = &s->worker[index];
-	struct pollfd p = { .fd = w->pid_fd, .events = POLLIN };
 
-	if (poll(&p, 1, 0) < 1) /* the event was of this entry's last worker */
-		return;
 	epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, w->pid_fd, NULL);
 	w->dead_ns = now_ns();
 }
@@ -462,14 +485,18 @@ static int ms_left(const struct server *s)
 
 static void event(struct server *s, uint32_t tag)
 {
-	int index = (int)(tag & ~(uint32_t)(TAG_DEATH | TAG_WORKER));
+	int index = (int)(tag & (TAG_WORKER - 1u));
 
+	/* An event may be of this entry's last worker. */
 	if (tag & TAG_WORKER) {
 		if (s->worker[index].fd >= 0)
 			worker_read(s, index);
 	} else if (tag & TAG_DEATH) {
-		if (s->worker[index].fd >= 0)
+		if (is_readable(s->worker[index].pid_fd))
 			worker_orphaned(s, index);
+	} else if (tag & TAG_GONE) {
+		if (is_readable(s->worker[index].proc_fd))
+			worker_free(s, index);
 	} else if (tag == TAG_LISTEN) {
 		client_accept(s);
 	} else if (tag == TAG_SIGNAL) {

@@ -42,7 +42,10 @@ struct client {
 };
 
 struct worker {
-	int fd;     /* < 0: a free entry */
+	int fd; /* < 0: it has no programs, and ends */
+	/* Of its process: < 0: a free entry.  The end of a process may take long: it closes
+	 * what its program has sent. */
+	int proc_fd;
 	int pid_fd; /* of the program */
 	int pid;
 	uint32_t uid;

@@ -9,6 +9,7 @@
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -88,6 +89,31 @@ static void tell_osfd(const struct work *w, enum control_type type,
 		_exit(0); /* it has gone */
 }
 
+/* Others may have queued descriptors there that nobody has received.  Then it stays open: close()
+ * would release them, and wait for them. */
+static void channel_close(struct work *w, int fd)
+{
+	char byte;
+
+	epoll_ctl(w->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+	shutdown(fd, SHUT_RDWR);
+	if (recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
+		w->n_kept++;
+	else
+		close(fd);
+}
+
+/* A program's socket, and its pidfd, of which osfd has a copy. */
+static void sockets_close(struct work *w, unsigned n, const int *fds)
+{
+	if (n > 0)
+		channel_close(w, fds[0]);
+	if (n > 1) {
+		epoll_ctl(w->epoll_fd, EPOLL_CTL_DEL, fds[1], NULL);
+		close(fds[1]);
+	}
+}
+
 /* The main loop serves its request: the answer to another one may not be here yet. */
 static void client_take(struct work *w, const struct control *m,
 			struct received *got)
@@ -99,7 +125,7 @@ static void client_take(struct work *w, const struct control *m,
 	if (got->n != 2 || i == PROGRAMS_MAX ||
 	    watch(w, got->fd[0], (uint32_t)i, 0) ||
 	    watch(w, got->fd[1], (uint32_t)i | TAG_DEATH, 0)) {
-		w->n_kept += got->n;
+		sockets_close(w, got->n, got->fd);
 		got->n = 0;
 		tell_osfd(w, CONTROL_GONE, 0);
 		return;
@@ -222,20 +248,6 @@ bool program_leaves(const struct work *w, int index)
 	return false;
 }
 
-/* Others may have queued descriptors there that nobody has received.  Then it stays open: close()
- * would release them, and wait for them. */
-static void channel_close(struct work *w, int fd)
-{
-	char byte;
-
-	epoll_ctl(w->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
-	shutdown(fd, SHUT_RDWR);
-	if (recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
-		w->n_kept++;
-	else
-		close(fd);
-}
-
 static void program_close(struct work *w, int index, bool is_dead)
 {
 	struct program *p = &w->program[index];
@@ -249,9 +261,7 @@ static void program_close(struct work *w, int index, bool is_dead)
 		grant_drop(g);
 		tell_osfd(w, CONTROL_END, i);
 	}
-	epoll_ctl(w->epoll_fd, EPOLL_CTL_DEL, p->pid_fd, NULL);
-	channel_close(w, p->fd);
-	close(p->pid_fd);
+	sockets_close(w, 2, (int[2]){ p->fd, p->pid_fd });
 	*p = (struct program){ .fd = -1, .pid_fd = -1 };
 	tell_osfd(w, CONTROL_GONE, 0);
 }
@@ -441,7 +451,7 @@ static void begin(struct ports *ports, int osfd_fd, int null_fd)
 	run(&w);
 }
 
-int worker_start(struct ports *ports, int null_fd)
+int worker_start(struct ports *ports, int null_fd, int *fd, int *proc_fd)
 {
 	int pair[2];
 
@@ -453,8 +463,15 @@ int worker_start(struct ports *ports, int null_fd)
 		begin(ports, pair[1], null_fd);
 		_exit(1);
 	}
+	int proc = err ? -1 : (int)syscall(SYS_pidfd_open, pid, 0);
+	if (!err && proc < 0)
+		err = -errno;
 	close(pair[1]);
-	if (err)
+	if (err) { /* the worker ends with its socket */
 		close(pair[0]);
-	return err ? err : pair[0];
+		return err;
+	}
+	*fd = pair[0];
+	*proc_fd = proc;
+	return 0;
 }

@@ -44,9 +44,16 @@ struct work {
 	struct program program[PROGRAMS_MAX];
 };
 
-/* In osfd.  @null_fd: becomes the worker's 0, 1 and 2.  Return: the socket to it, or a
- * negative errno */
-MUST_CHECK int worker_start(struct ports *ports, int null_fd);
+/**
+ * worker_start() - in osfd
+ * @null_fd: becomes the worker's 0, 1 and 2
+ * @fd: the socket to it
+ * @proc_fd: its pidfd
+ *
+ * Return: 0 or a negative errno
+ */
+MUST_CHECK int worker_start(struct ports *ports, int null_fd, int *fd,
+			    int *proc_fd);
 
 /*
  * Functions that run in the worker.
