@@ -241,6 +241,15 @@ SCENARIO(process_pass_full)
 	play(x, "Es50r50");
 }
 
+/* The far end holds bytes back, behind others that are unread. */
+SCENARIO(process_pass_held)
+{
+	play(x, "w60s100");
+	far_do(x, FAR_SEND_MORE, 20);
+	pass_around(x);
+	play(x, "s30r150w20f80s10r10cE");
+}
+
 /* On the way, with no descriptor left, it stays open; then it is dropped. */
 SCENARIO(process_pass_dropped)
 {

@@ -120,9 +120,9 @@ COLD void shm_cork_on(struct sock *sk, int fd)
 }
 
 /* Return the time when the peer's corked bytes are due, or UINT64_MAX if it
- * holds none.  *@off: where we wait for a header; the peer's note must agree
- * with it.  @is_last: nobody reads here after this. */
-static uint64_t due_ns(const struct sock *sk, bool is_last, uint32_t *off,
+ * holds none.  @off: where the next header is missing, or UINT32_MAX; the peer's
+ * note must agree with it.  @is_last: nobody reads here after this. */
+static uint64_t due_ns(const struct sock *sk, bool is_last, uint32_t off,
 		       uint64_t *hdr)
 {
 	const struct seg_side *p = shm_peer(sk);
@@ -130,8 +130,7 @@ static uint64_t due_ns(const struct sock *sk, bool is_last, uint32_t *off,
 	uint32_t said = load_acq(&p->held_off);
 
 	*hdr = load_acq(&p->corked_hdr);
-	*off = ring_rx_waits_at(&shm_of(sk)->rx);
-	if (!since || !*hdr || *off == UINT32_MAX || *off != said ||
+	if (!since || !*hdr || off == UINT32_MAX || off != said ||
 	    load_rlx(&shm_w(sk)->rx_back))
 		return UINT64_MAX;
 	if (!is_last && (since == HELD_BUSY || load_rlx(&shm_w(sk)->rx_tcp)))
@@ -145,25 +144,32 @@ static uint64_t due_ns(const struct sock *sk, bool is_last, uint32_t *off,
 
 COLD uint64_t shm_corked_until(const struct sock *sk)
 {
-	uint32_t off;
 	uint64_t hdr;
 
-	return due_ns(sk, false, &off, &hdr);
+	return due_ns(sk, false, ring_rx_waits_at(&shm_of(sk)->rx), &hdr);
+}
+
+COLD void shm_uncork_last(struct sock *sk, struct ring_rx *rx, uint32_t off)
+{
+	uint64_t hdr, due = UINT64_MAX;
+
+	/* The writer may renew its note meanwhile, once or twice. */
+	for (int i = 0; due == UINT64_MAX && i <= NOTES_MAX; i++)
+		due = due_ns(sk, true, off, &hdr);
+	if (due != UINT64_MAX)
+		ring_rx_store(rx, off, hdr);
 }
 
 /* The caller holds the rx lock. */
-COLD bool shm_uncork(struct sock *sk, bool at_once)
+COLD bool shm_uncork(struct sock *sk)
 {
-	uint32_t off;
+	struct ring_rx *rx = &shm_of(sk)->rx;
+	uint32_t off = ring_rx_waits_at(rx);
 	uint64_t hdr;
-	uint64_t due = due_ns(sk, at_once, &off, &hdr);
 
-	/* The writer may renew its note meanwhile, once or twice. */
-	for (int i = 0; at_once && due == UINT64_MAX && i < NOTES_MAX; i++)
-		due = due_ns(sk, true, &off, &hdr);
-	if (due == UINT64_MAX || (!at_once && due > now_ns()))
+	if (due_ns(sk, false, off, &hdr) > now_ns())
 		return false;
-	ring_rx_store(&shm_of(sk)->rx, off, hdr);
+	ring_rx_store(rx, off, hdr);
 	return true;
 }
 
@@ -174,7 +180,7 @@ COLD bool shm_poll_corked(struct sock *sk)
 		return false;
 	if (!sock_look_rx(sk)) /* the header is right, whoever stores it */
 		return false;
-	bool taken = shm_uncork(sk, false);
+	bool taken = shm_uncork(sk);
 	sock_unlock_rx(sk);
 	return taken;
 }

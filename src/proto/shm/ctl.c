@@ -45,7 +45,7 @@ static int inq_locked(struct sock *sk, int fd)
 	if (sock_mode(sk) == SOCK_KERNEL)
 		return libc.ioctl(fd, FIONREAD, &n) < 0 ? -errno : n;
 	if (shm_is_corked(sk))
-		shm_uncork(sk, false);
+		shm_uncork(sk);
 	int in_ring = (int)ring_rx_bytes(&shm_of(sk)->rx, INT32_MAX, &mark);
 	if (!shm_w(sk)->rx_tcp && !shm_w(sk)->rx_back) {
 		if (mark != RING_BACK)

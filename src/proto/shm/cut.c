@@ -44,9 +44,22 @@ static uint32_t cut_set(uint32_t *word, uint32_t at)
  * The reader.
  */
 
+/* Where the records of calls that have returned end, with the one that the peer holds
+ * back. */
+static uint32_t end_of(struct sock *sk, struct ring_rx *rx,
+		       enum ring_mark *mark)
+{
+	uint32_t off = ring_rx_end(rx, mark);
+
+	if (*mark != RING_NONE)
+		return off;
+	shm_uncork_last(sk, rx, off);
+	return ring_rx_end(rx, mark);
+}
+
 uint32_t shm_cut_rx(struct sock *sk)
 {
-	const struct ring_rx *rx = &shm_of(sk)->rx;
+	struct ring_rx *rx = &shm_of(sk)->rx;
 	bool is_second = shm_rx_area(sk);
 	uint32_t off = rx->off, half = shm_ring_bytes(sk) / 2;
 	struct ring_rx other = { .size = half, .refs = rx->refs };
@@ -55,14 +68,12 @@ uint32_t shm_cut_rx(struct sock *sk)
 	/* While TCP still carries the stream, the ring is empty. */
 	if (!shm_w(sk)->rx_back && !shm_w(sk)->rx_eof &&
 	    (!shm_w(sk)->rx_tcp ||
-	     load_acq(&shm_peer(sk)->flags) & SEG_TX_RING)) { /* S1 */
-		shm_uncork(sk, true);
-		off = ring_rx_end(rx, &mark);
-	}
+	     load_acq(&shm_peer(sk)->flags) & SEG_TX_RING)) /* S1 */
+		off = end_of(sk, rx, &mark);
 	if (mark == RING_MOVE) {
 		other.base = is_second ? rx->base - half : rx->base + half;
 		is_second = !is_second;
-		off = ring_rx_end(&other, &mark);
+		off = end_of(sk, &other, &mark);
 	}
 	if (mark == RING_FIN || mark == RING_BACK) /* it is part of the ring */
 		off += RING_ALIGN;

@@ -85,7 +85,7 @@ static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 		shm_rx_move(sk);
 		return GO_ON_IN_RING;
 	}
-	if (shm_is_corked(sk) && shm_uncork(sk, false))
+	if (shm_is_corked(sk) && shm_uncork(sk))
 		return GO_ON_IN_RING;
 	if (unlikely(load_acq(&shm_peer(sk)->flags) & /* S2 */
 		     (SEG_TX_FIN | SEG_TX_BACK)))
@@ -97,7 +97,7 @@ static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 		anchor_ask(sk, fd);
 	if (load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN)
 		return -EAGAIN;
-	shm_uncork(sk, true);
+	shm_uncork_last(sk, &shm_of(sk)->rx, ring_rx_waits_at(&shm_of(sk)->rx));
 	/* The ring now has all that the peer wrote before it died. */
 	if (ring_rx_ready(&shm_of(sk)->rx))
 		return GO_ON_IN_RING;

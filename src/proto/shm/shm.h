@@ -308,11 +308,14 @@ bool shm_cork_claim(struct sock *sk, int fd);
 void shm_release(struct sock *sk);
 void shm_flush(struct sock *sk, int fd);
 /* For the receiver.  Until when may the peer hold back what is next?
- * UINT64_MAX: it holds nothing.  Take it if it is due, or @at_once; the caller
- * holds the rx lock.  The same without the lock, if due. */
+ * UINT64_MAX: it holds nothing.  Take it if it is due; the caller holds the rx lock.
+ * The same without the lock. */
 uint64_t shm_corked_until(const struct sock *sk);
-bool shm_uncork(struct sock *sk, bool at_once);
+bool shm_uncork(struct sock *sk);
 bool shm_poll_corked(struct sock *sk);
+/* Nobody reads here after this.  Take what the peer holds back at @off of @rx, due or not,
+ * where the records end: what comes before it may be unread. */
+void shm_uncork_last(struct sock *sk, struct ring_rx *rx, uint32_t off);
 
 /* anchor.c */
 void anchor_ring(struct sock *sk, int fd);
