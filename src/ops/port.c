@@ -20,6 +20,8 @@
 #define PINGPONG_BYTES_MAX (32u << 10)
 /* Looks that found the connection busy; the distance grows with them. */
 #define LOOKS_MAX 200u
+#define LOOKS_UNTOLD                                                           \
+	8u /* after so many the reason is no longer that it is young */
 #define FORCED_PINGPONGS 2u
 #define ASK_PINGPONGS 16u /* until the judge is asked again */
 #define LO_IFINDEX 1      /* in every network namespace */
@@ -106,12 +108,14 @@ static void wait(struct sock *sk)
 	sock_set_mode(sk, SOCK_YOUNG);
 }
 
-/* The connection was busy: look again later, and later each time. */
-static void later(struct sock *sk)
+/* The connection was busy, for @why: look again later, and later each time. */
+static void later(struct sock *sk, enum osf_reason why)
 {
 	uint32_t n = fetch_add(&sk->n_attempts, 1) + 1;
 	uint32_t done = load_rlx(&sk->pingpongs);
 
+	if (n >= LOOKS_UNTOLD && sk->st->reason == OSF_REASON_YOUNG)
+		sock_set_reason(sk, why);
 	store_rlx(&sk->pingpongs_next, done + 1 + n / 8);
 }
 
@@ -187,7 +191,7 @@ void port_look(struct sock *sk, int fd)
 	}
 	if (err == -EAGAIN && (sk->flags & SOCK_F_EAGER ||
 			       load_rlx(&sk->n_attempts) < LOOKS_MAX)) {
-		later(sk);
+		later(sk, why);
 		return;
 	}
 	if (sock_start_moving(sk))

@@ -134,19 +134,13 @@ static bool conf_is_on(const struct ports *ps, int which)
 	       pread(ps->lo_fd[which], &c, 1, 0) == 1 && c != '0';
 }
 
-static bool is_v4(const uint8_t a[16])
-{
-	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
-
-	return memcmp(a, mapped, sizeof(mapped)) == 0;
-}
-
 int device_takes(const struct ports *ps, const struct grant *g, int fd,
 		 struct refusal *why)
 {
 	struct connection c;
 
-	if (!g->is_lo || connection_of(fd, &c, why) < 0 || !is_v4(c.key.local))
+	if (!g->is_lo || connection_of(fd, &c, why) < 0 ||
+	    !steer_is_v4(c.key.local))
 		return 0;
 	bool is_127 = c.key.local[12] == 127 || c.key.peer[12] == 127;
 	if (!conf_is_on(ps, LO_LOCAL) && !conf_is_on(ps, LO_LOCAL_ALL))

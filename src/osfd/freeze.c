@@ -22,6 +22,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "osfd/beyond.h"
 #include "osfd/sockopt.h"
 
 #ifndef SO_NETNS_COOKIE
@@ -280,6 +281,8 @@ int freeze(struct grant *g, int fd, struct frozen *out, struct refusal *why)
 		err = check_plain(fd, why);
 	if (!err)
 		err = connection_of(fd, &c, why);
+	if (!err)
+		err = beyond_check(fd, &c, why);
 	/* An ACK that waits to be sent goes now: nobody would send it later.  2: and go
 	 * on delaying others. */
 	if (!err)

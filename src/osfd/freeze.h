@@ -33,6 +33,7 @@ MUST_CHECK int connection_of(int fd, struct connection *out,
  *   -EAGAIN      not quiet: bytes are in its queues; try again later
  *   -EOPNOTSUPP  a connection that cannot move: not TCP, not established, with a filter
  *                or a protocol above it, of another network namespace
+ *   -MSG_E_...   the kernel does more to its segments: osfd/beyond.h
  *   -ENOSPC      the port has no more flows
  *   or what the kernel said
  */

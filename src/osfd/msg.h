@@ -36,6 +36,12 @@
 /* What a thaw gives back: at most what a kernel socket's buffers hold. */
 #define MSG_QUEUE_MAX (16u << 20)
 
+/* Why a connection is not frozen, in reply.err: the kernel does more to its segments than our
+ * TCP would (osfd/beyond.h). */
+#define MSG_E_NAT EREMCHG
+#define MSG_E_IPSEC ENOKEY
+#define MSG_E_SIGNED EKEYREJECTED
+
 enum msg_type {
 	MSG_NONE,
 	MSG_HELLO,

@@ -180,6 +180,13 @@ int steer_key_of(const struct sockaddr_storage *local,
 	return err;
 }
 
+bool steer_is_v4(const uint8_t addr[16])
+{
+	static const uint8_t mapped[12] = { [10] = 0xff, [11] = 0xff };
+
+	return memcmp(addr, mapped, sizeof(mapped)) == 0;
+}
+
 /* The bit of a port is set from before its first flow is there to after its last one. */
 static void port_used(struct steer *s, const struct steer_key *k)
 {

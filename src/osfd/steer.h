@@ -65,6 +65,9 @@ MUST_CHECK int steer_key_of(const struct sockaddr_storage *local,
 			    const struct sockaddr_storage *peer,
 			    struct steer_key *out);
 
+/* Whether an address of a key is an IPv4 one. */
+bool steer_is_v4(const uint8_t addr[16]);
+
 /* Return: 0, -E2BIG when the grant's flows are used up */
 MUST_CHECK int steer_set(struct steer *s, const struct steer_key *k,
 			 const struct steer_flow *flow);

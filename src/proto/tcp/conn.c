@@ -16,6 +16,8 @@
 #include "base/log.h"
 #include "base/nocancel.h"
 #include "base/sockopt.h"
+#include "ip/ip.h"
+#include "osfd/msg.h"
 #include "proto/tcp/rest.h"
 #include "proto/tcp/wire.h"
 #include "sock/arena.h"
@@ -56,14 +58,56 @@ static void tell_now(const struct moved *m)
  * There.
  */
 
-/* Options that only the kernel has, on a socket that keeps them. */
-static bool is_special(struct sock *sk, int fd)
+#define ECN_BITS 3 /* of IP_TOS and IPV6_TCLASS: TCP itself sets them */
+
+/* What our TCP has for these IP options; it knows no other value. */
+static const struct {
+	int level, name, plain, ignore;
+} ip_opts[] = {
+	{ IPPROTO_IP, IP_TTL, IP_HOPS, 0 },
+	{ IPPROTO_IP, IP_TOS, 0, ECN_BITS },
+	{ IPPROTO_IP, IP_MINTTL, 0, 0 },
+	{ IPPROTO_IPV6, IPV6_UNICAST_HOPS, IP_HOPS, 0 },
+	{ IPPROTO_IPV6, IPV6_TCLASS, 0, ECN_BITS },
+	{ IPPROTO_IPV6, IPV6_MINHOPCOUNT, 0, 0 },
+};
+
+/* A socket of IPv6 may carry IPv4, and has the options of both. */
+static bool has_ip_options(int fd)
 {
-	return sk->w->times || sk->w->zc_on || sk->w->is_async ||
-	       sockopt_int(fd, SOL_SOCKET, SO_ZEROCOPY) ||
-	       sockopt_int(fd, SOL_SOCKET, SO_OOBINLINE) ||
-	       sockopt_int(fd, IPPROTO_TCP, TCP_CORK) || sk->w->shut ||
-	       linger_s(fd) > 0; /* osfd closes a copy, and does not wait */
+	char options[64];
+	socklen_t len = sizeof(options);
+
+	for (size_t i = 0; i < ARRAY_LEN(ip_opts); i++) {
+		int v = 0;
+		socklen_t size = sizeof(v);
+
+		if (libc.getsockopt(fd, ip_opts[i].level, ip_opts[i].name, &v,
+				    &size) == 0 &&
+		    (v & ~ip_opts[i].ignore) != ip_opts[i].plain)
+			return true;
+	}
+	return libc.getsockopt(fd, IPPROTO_IP, IP_OPTIONS, options, &len) ==
+		   0 &&
+	       len;
+}
+
+/* What a socket has that only the kernel does.  OSF_REASON_NONE: nothing */
+static enum osf_reason special_for(struct sock *sk, int fd)
+{
+	if (sk->w->shut)
+		return OSF_REASON_HALF_CLOSED;
+	if (sk->w->is_async)
+		return OSF_REASON_ASYNC;
+	if (sk->w->zc_on || sockopt_int(fd, SOL_SOCKET, SO_ZEROCOPY))
+		return OSF_REASON_ZEROCOPY;
+	if (sockopt_int(fd, SOL_SOCKET, SO_OOBINLINE))
+		return OSF_REASON_URGENT;
+	bool any = sk->w->times || sockopt_int(fd, IPPROTO_TCP, TCP_CORK) ||
+		   sockopt_int(fd, SOL_SOCKET, SO_MAX_PACING_RATE) != -1 ||
+		   /* osfd closes a copy, and does not wait. */
+		   linger_s(fd) > 0 || has_ip_options(fd);
+	return any ? OSF_REASON_OPTION : OSF_REASON_NONE;
 }
 
 /* Before the first byte the peer may still wait for our ACK: see tcp/export.h. */
@@ -110,6 +154,12 @@ static enum osf_reason reason_of(int err)
 		return OSF_REASON_NO_MEMORY;
 	case -EADDRNOTAVAIL:
 		return OSF_REASON_LO;
+	case -MSG_E_NAT:
+		return OSF_REASON_NAT;
+	case -MSG_E_IPSEC:
+		return OSF_REASON_IPSEC;
+	case -MSG_E_SIGNED:
+		return OSF_REASON_SIGNED;
 	default:
 		return OSF_REASON_NOT_FROZEN;
 	}
@@ -130,15 +180,17 @@ static void let_go(struct moved *m)
 	free(m);
 }
 
-/* With both locks of the socket, and the wire's. */
+/* With both locks of the socket, and the wire's.  @special: why the socket's own options keep
+ * it in the kernel, or OSF_REASON_NONE */
 static int move_there(struct sock *sk, int fd, uint32_t ifindex,
-		      const uint8_t mac[6])
+		      const uint8_t mac[6], enum osf_reason *special)
 {
 	struct moved *m;
 
 	if (load_rlx(&sk->w->n_sleepers) || !has_begun(fd))
 		return -EAGAIN;
-	if (is_special(sk, fd))
+	*special = special_for(sk, fd);
+	if (*special != OSF_REASON_NONE)
 		return -EOPNOTSUPP;
 	int err = wire_open(ifindex);
 	if (err)
@@ -168,13 +220,16 @@ static int move_there(struct sock *sk, int fd, uint32_t ifindex,
 int moved_try(struct sock *sk, int fd, uint32_t ifindex, const uint8_t mac[6],
 	      enum osf_reason *why)
 {
+	enum osf_reason special = OSF_REASON_NONE;
 	int saved = errno;
 
 	sock_lock_both(sk);
 	wire_lock();
-	int err = move_there(sk, fd, ifindex, mac);
+	int err = move_there(sk, fd, ifindex, mac, &special);
 	wire_unlock();
-	*why = err ? reason_of(err) : OSF_REASON_PORT;
+	*why = !err                         ? OSF_REASON_PORT
+	       : special != OSF_REASON_NONE ? special
+					    : reason_of(err);
 	if (!err) {
 		opt_read(sk, fd);
 		sk->st->proto = OSF_PROTO_TCP;
