@@ -18,6 +18,7 @@
 #include "sock/arena.h"
 #include "sock/shared.h"
 #include "sock/sock_ops.h"
+#include "sock/wait.h"
 
 #define PAGE_BYTES ((size_t)sizeof(uintptr_t) << TABLE_BITS)
 #define FILES_A_SLAB 256
@@ -269,6 +270,8 @@ void file_release(struct file *f, int fd)
 /* Others still use the description: keep a descriptor of our own for them. */
 static void anchor_move(struct file *f, int fd)
 {
+	if (f->kind == FILE_SOCK)
+		wait_closes(f->sk);
 	if (f->anchor_fd == fd) {
 		int up = fds_hide(libc.fcntl(fd, F_DUPFD_CLOEXEC, 3));
 

@@ -63,7 +63,7 @@ int idle_wait_until(struct sock *sk, int *fd, struct call_wait *w,
 		/* A call that goes on after a handler begins anew, and a handler
 		 * that closed its descriptor ends it. */
 		if (err && (err != -EBADF || handlers_ran(w->seen, false)))
-			return err;
+			return waiter_ended(w, err);
 		int open = still_open(sk, *fd, ino);
 		if (open < 0)
 			return -EBADF;

@@ -38,7 +38,7 @@ static int wait_in(const struct io_call *io, struct call_wait *w, size_t done)
 	}
 	w->partial = done > 0;
 	vain_again(&w->vain);
-	int err = wait_for(io->sk, io->fd, w);
+	int err = waiter_ended(w, wait_for(io->sk, io->fd, w));
 	struct handlers_seen now = handlers_seen();
 	if (!err && waiter_restarts(w) && now.n_ends == w->seen.n_ends)
 		w->seen = now;

@@ -151,12 +151,26 @@ static void call_begins(struct wait *w)
 	sleep_arm(&c->sleeper, &c->entry, c->want);
 }
 
+static _Thread_local const struct sock *closed_here;
+void wait_closes(const struct sock *sk) { closed_here = sk; }
+
+/* A handler may have closed the descriptor that the call names.  Then the entry sleeps on another
+ * one of the socket, where nobody wakes it.  Where it was another thread, the call goes on.
+ * The handler may have run before the call noted which ones had run. */
+static bool is_closed(const struct calls_wait *c)
+{
+	return (handlers_ran(c->wait.seen, false) ||
+		closed_here == c->entry.sk) &&
+	       libc.fcntl(c->entry.fd, F_GETFD) < 0;
+}
+
 static bool call_looks(struct wait *w)
 {
 	const struct calls_wait *c = call_of(w);
 
 	return sock_ops(c->entry.sk)->events(c->entry.sk, c->entry.fd) &
-	       c->want;
+		   c->want ||
+	       is_closed(c);
 }
 
 static uint64_t call_next_ns(struct wait *w)
@@ -214,11 +228,7 @@ int wait_asleep(struct sock *sk, int fd, const struct call_wait *w)
 	sleep_entry_init(&c.entry, sk, fd);
 	c.entry.for_room = w->dir == DIR_TX;
 	int r = wait_step(&c.wait);
-	/* A handler may have closed @fd; the entry then sleeps on another descriptor of the
-	 * socket, but the program's call names one that is gone. */
-	if (!r && handlers_ran(w->seen, false) && libc.fcntl(fd, F_GETFD) < 0)
-		return -EBADF;
-	return r;
+	return !r && is_closed(&c) ? -EBADF : r;
 }
 
 struct spinning {

@@ -12,6 +12,7 @@
  */
 #pragma once
 
+#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -53,6 +54,20 @@ struct call_wait {
 static inline bool waiter_restarts(const struct call_wait *w)
 {
 	return !w->partial && w->deadline_ns == UINT64_MAX;
+}
+
+/* The thread closes a descriptor of a socket that calls still use, perhaps its own: it may be
+ * in a handler. */
+void wait_closes(const struct sock *sk);
+
+/* What a wait returns.  A handler may have closed the descriptor while the thread did not
+ * sleep.  The kernel's call has the socket and does not see that: it ends by the signal.  Only a
+ * call that begins anew finds no descriptor. */
+static inline int waiter_ended(const struct call_wait *w, int err)
+{
+	return err == -EBADF && handlers_ran(w->seen, waiter_restarts(w))
+		   ? -EINTR
+		   : err;
 }
 
 /* Wait until a call on @sk that got -EAGAIN may continue.  0: look again;

@@ -173,6 +173,33 @@ static void closes_in_handler(struct ctx *x, int flags)
 SCENARIO(process_signal_closes) { closes_in_handler(x, SA_RESTART); }
 SCENARIO(process_signal_closes_once) { closes_in_handler(x, 0); }
 
+/* A handler closes one of two descriptors of the socket.  Whenever it runs, before the call,
+ * in it, or just before the call sleeps, the call ends. */
+#define CLOSES 300
+
+static volatile int closes_fd;
+static void handler_closes_one(int sig) { close(closes_fd); }
+
+SCENARIO(process_signal_closes_at_any_time)
+{
+	struct itimerval soon = { 0 };
+	struct sigaction sa = { .sa_handler = handler_closes_one,
+				.sa_flags = SA_RESTART };
+	int n_closed = 0;
+
+	play(x, "w60s100r100f60");
+	sigaction(SIGALRM, &sa, NULL);
+	for (int i = 0; i < CLOSES; i++) {
+		closes_fd = dup(x->fd);
+		soon.it_value.tv_usec = 1 + i;
+		setitimer(ITIMER_REAL, &soon, NULL);
+		ssize_t r = recv(closes_fd, buf, n(20), 0);
+		n_closed += r < 0 && errno == EBADF;
+	}
+	out(" closed=%d", n_closed);
+	play(x, "s10r10w10f10");
+}
+
 static void handler_forks(int sig)
 {
 	pid_t pid = fork();

@@ -16,7 +16,7 @@ from test_turns import RULES, fail, skip
 
 CONF = ["net.ipv4.conf.%s.%s=1" % (dev, name) for dev in ("lo", "all")
         for name in ("route_localnet", "accept_local")]
-SOME = ["epoll_nested_oneshot", "process_cancel_pending", "process_sigio*", "send_nonblock*",
+SOME = ["epoll_nested_oneshot", "process_cancel_pending", "process_sigio*", "process_signal_closes*", "send_nonblock*",
         "send_large"]
 # Scenarios that differ, and why: docs/wire.md has more.
 KNOWN = {

@@ -16,7 +16,7 @@
 /* What the protocol answers next; 0: it is asked no more. */
 static const ssize_t *answers;
 /* Which handlers run in the next wait. */
-enum { NONE, RESTARTS, ENDS };
+enum { NONE, RESTARTS, ENDS, CLOSES, CLOSES_AND_ENDS };
 static const int *handlers;
 
 static ssize_t answer(struct sock *sk, int fd, const struct iovec *iov,
@@ -33,9 +33,11 @@ int wait_for(struct sock *sk, int fd, const struct call_wait *w)
 {
 	if (handlers_ran(w->seen, waiter_restarts(w)))
 		return -EINTR;
-	lock_held.n_handled += *handlers != NONE;
-	lock_held.n_ends += *handlers++ == ENDS;
-	return 0;
+	int ran = *handlers++;
+
+	lock_held.n_handled += ran != NONE;
+	lock_held.n_ends += ran == ENDS || ran == CLOSES_AND_ENDS;
+	return ran >= CLOSES ? -EBADF : 0;
 }
 
 static unsigned n_naps;
@@ -84,7 +86,8 @@ const struct sock_ops *const sock_tables[SOCK_TABLES] = {
 	[SOCK_KERNEL + 1 ... SOCK_TABLES - 1] = &ops,
 };
 
-static struct sock sk = { .w = &sk.own_words };
+static struct osf_stats_sock stats;
+static struct sock sk = { .w = &sk.own_words, .st = &stats };
 static struct iovec iov = { &sk, 1000 };
 
 static ssize_t send_1000(const ssize_t *steps, const int *runs)
@@ -134,6 +137,19 @@ static void a_handler_that_ends_calls_is_not_forgotten(void **state)
 	assert_int_equal(recv_1000(in_parts, (int[]){ ENDS }), 700);
 	static const ssize_t nothing[] = { -EAGAIN, -EAGAIN, 0 };
 	assert_int_equal(send_1000(nothing, (int[]){ ENDS }), -EINTR);
+}
+
+/* The descriptor has gone.  The kernel's call still has the socket, and says what ended it. */
+static void a_handler_that_closes_ends_a_call_as_others_do(void **state)
+{
+	static const ssize_t nothing[] = { -EAGAIN, 0 };
+
+	assert_int_equal(recv_1000(nothing, (int[]){ CLOSES_AND_ENDS }),
+			 -EINTR);
+	assert_int_equal(send_1000(nothing, (int[]){ CLOSES_AND_ENDS }),
+			 -EINTR);
+	assert_int_equal(recv_1000(nothing, (int[]){ CLOSES }), -EBADF);
+	assert_int_equal(send_1000(nothing, (int[]){ CLOSES }), -EBADF);
 }
 
 #define VAIN (3 * VAIN_WAITS)
@@ -197,6 +213,8 @@ int main(void)
 		    a_handler_that_restarts_counts_until_a_byte_is_moved),
 		cmocka_unit_test(any_handler_ends_a_call_that_has_moved_some),
 		cmocka_unit_test(a_handler_that_ends_calls_is_not_forgotten),
+		cmocka_unit_test(
+		    a_handler_that_closes_ends_a_call_as_others_do),
 		cmocka_unit_test(
 		    waits_in_vain_that_follow_each_other_take_naps),
 		cmocka_unit_test(a_call_that_moves_bytes_takes_no_naps),

@@ -62,7 +62,12 @@ static bool anchor_event(struct sock *sk, int fd, unsigned events,
 static bool is_not_rung(const struct sock *sk) { return false; }
 static void nothing(struct sock *sk, int fd) {}
 static void nobody_left(struct sock *sk) {}
-static void anchor_moves(struct sock *sk, int from, int to) {}
+/* A handler may have closed the descriptor of a call that is about to sleep. */
+static void anchor_moves(struct sock *sk, int from, int to)
+{
+	sock_notify(sk, READY_NEWS);
+}
+
 static uint64_t never(struct sock *sk) { return UINT64_MAX; }
 static bool not_over(const struct sock *sk) { return false; }
 static bool at_anchors_mark(struct sock *sk, int fd) { return false; }
