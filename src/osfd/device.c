@@ -182,7 +182,10 @@ static int n_foreign_tcx(const struct ports *ps, int ifindex, int where)
 
 static int count_filter(const struct nlmsghdr *nlh, void *n)
 {
-	if (nlh->nlmsg_type == RTM_NEWTFILTER)
+	const struct tcmsg *tc = mnl_nlmsg_get_payload(nlh);
+
+	/* Each priority comes once more, without a handle. */
+	if (nlh->nlmsg_type == RTM_NEWTFILTER && tc->tcm_handle)
 		++*(int *)n;
 	return MNL_CB_OK;
 }
