@@ -151,7 +151,9 @@ static void call_begins(struct wait *w)
 	sleep_arm(&c->sleeper, &c->entry, c->want);
 }
 
-static _Thread_local const struct sock *closed_here;
+static __thread const struct sock *closed_here
+    __attribute__((tls_model("initial-exec")));
+
 void wait_closes(const struct sock *sk) { closed_here = sk; }
 
 /* A handler may have closed the descriptor that the call names.  Then the entry sleeps on another

@@ -19,6 +19,7 @@
 #include "sock/arena.h"
 #include "sock/shared.h"
 #include "sock/sock_ops.h"
+#include "sock/wait.h"
 #include "unit.h"
 
 static int n_socks; /* open */
@@ -67,6 +68,7 @@ void sock_set_mode(struct sock *sk, enum sock_mode mode) {}
 void ops_advance(struct sock *sk, int fd) {}
 void ops_close(struct sock *sk, int fd) {}
 void ops_let_go(struct sock *sk, int fd) {}
+void wait_closes(const struct sock *sk) {}
 void anchor_clear(struct sock *sk, int fd) {}
 void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS]) {}
 void epoll_forget_sock(struct file *f) {}
