@@ -137,10 +137,12 @@ static int allow_fork(scmp_filter_ctx ctx)
 				SCMP_A0(SCMP_CMP_EQ, fork_flags));
 }
 
-/* Families: packets, raw segments and questions about devices. */
+/* Families: packets, raw segments, questions about devices and, of a worker that begins, about
+ * connections. */
 static int filter_calls(void)
 {
-	static const int families[] = { AF_PACKET, AF_INET, AF_INET6 };
+	static const int families[] = { AF_PACKET, AF_INET, AF_INET6,
+					AF_NETLINK };
 	scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
 	int err = ctx ? 0 : -ENOMEM;
 
