@@ -175,8 +175,9 @@ SLEEPS = TURNS + """
 e = select.epoll()
 e.register(s, select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET)
 e.register(0, select.EPOLLIN)
-while e.poll(0.2):
-    pass
+while events := e.poll(0.2):
+    if any(fd == 0 for fd, _ in events):
+        sys.exit("the test has ended")
 print("sleeps", flush=True)
 events = e.poll()
 print(events == [(0, select.EPOLLIN)] and "quiet" or events, flush=True)
