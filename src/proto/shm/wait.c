@@ -12,12 +12,6 @@
  * A cheaper sleep polls the anchor and the thread's bell, if the peer can ring
  * the bell: the bell tells of bytes, the anchor of everything else.
  *
- * Another thread may give the connection back to the kernel meanwhile
- * (proto/shm/fallback.c).  Then no doorbell comes any more, and a relay may read the
- * anchor.  So that thread rings the bells of all threads (sleepers_wake()), and a
- * process with threads sleeps on the anchor and the bell.  Another process that
- * holds the connection cannot ring: a thread that waits for room looks now and then.
- *
  * If recv() would return at once, or end in another way than it should, the
  * call naps: it polls, and blocks all signals except during the poll, so that
  * it misses none.
@@ -49,8 +43,7 @@ static bool is_shut(const struct sock *sk, uint8_t bit)
 static bool rx_ready(struct sock *sk)
 {
 	sock_refresh(sk);
-	if (unlikely(is_shut(sk, SHUT_BIT_RD) || load_rlx(&sk->is_kept) ||
-		     load_rlx(&shm_w(sk)->rx_back)))
+	if (unlikely(is_shut(sk, SHUT_BIT_RD) || load_rlx(&sk->is_kept)))
 		return true;
 	if (likely(!load_rlx(&shm_w(sk)->rx_tcp)))
 		return ring_rx_ready(&shm_of(sk)->rx);
@@ -68,8 +61,6 @@ static bool tx_ready(struct sock *sk)
 		return true;
 	if (unlikely(shm_has_fallen_back(sk)))
 		return !shm_is_unsettled(sk);
-	if (unlikely(!load_rlx(&shm_w(sk)->tx_ring)))
-		return true;
 	if (load_rlx(shm_of(sk)->tx.tail_pub) !=
 	    load_rlx(&shm_of(sk)->tx_full_at))
 		return true;
@@ -93,15 +84,8 @@ HOT int shm_is_ready(struct sock *sk, int dir)
 struct napper {
 	struct sock *sk;
 	int fd, dir;
-	bool is_blind;        /* no ring shows what it waits for */
-	struct pollfd fds[2]; /* the anchor, and the thread's bell */
+	bool is_blind; /* no ring shows what it waits for */
 };
-
-/* What other threads of this process ring, or -1. */
-static int own_bell(void)
-{
-	return is_single_threaded() ? -1 : bell_own_fd(bell_mine());
-}
 
 static bool nap_is_over(void *arg)
 {
@@ -116,8 +100,6 @@ static void nap_woke(void *arg)
 {
 	const struct napper *me = arg;
 
-	if (me->fds[1].revents)
-		bell_hush(bell_mine());
 	anchor_ask(me->sk, me->fd);
 	if (unlikely(load_rlx(&shm_w(me->sk)->rx_tcp)) && me->dir == DIR_TX &&
 	    !me->is_blind)
@@ -128,12 +110,10 @@ static void nap_woke(void *arg)
 static int nap_for(struct napper *me, short events, uint64_t deadline_ns,
 		   uint64_t tick_ns, bool restarts)
 {
-	me->fds[0] = (struct pollfd){ .fd = me->fd, .events = events };
-	me->fds[1] = (struct pollfd){ .fd = own_bell(), .events = POLLIN };
-	return nap(&(struct nap){ .fds = me->fds,
-				  .n_fds = !events             ? 0
-					   : me->fds[1].fd < 0 ? 1
-							       : 2,
+	struct pollfd p = { .fd = me->fd, .events = events };
+
+	return nap(&(struct nap){ .fds = &p,
+				  .n_fds = events != 0,
 				  .is_over = nap_is_over,
 				  .woke = nap_woke,
 				  .arg = me,
@@ -181,10 +161,7 @@ static short rx_wants(const struct call_wait *w)
 static int rx_nap(struct sock *sk, int fd, const struct call_wait *w,
 		  bool awake, uint64_t held)
 {
-	struct napper me = { .sk = sk,
-			     .fd = fd,
-			     .dir = DIR_RX,
-			     .is_blind = awake && shm_w(sk)->rx_tcp };
+	struct napper me = { sk, fd, DIR_RX, awake && shm_w(sk)->rx_tcp };
 	uint64_t end = MIN(w->deadline_ns, held), tick_ns = NS_PER_MS;
 
 	if (me.is_blind) /* its bytes do not end a nap */
@@ -246,16 +223,6 @@ static int bell_sleep(struct sock *sk, int fd, const struct call_wait *w)
 	return MIN(bell_sleep_once(sk, fd, until_ns), 0);
 }
 
-/* What ends the kernel's recv(), or another thread.  A candidate that goes back to the kernel
- * needs no relay. */
-static int anchor_sleep(struct sock *sk, int fd, const struct call_wait *w)
-{
-	bool listens = own_bell() >= 0 && sock_mode(sk) != SOCK_PENDING;
-	int err = listens ? bell_sleep(sk, fd, w) : -EINVAL;
-
-	return err == -EINVAL ? recv_sleep(sk, fd) : err;
-}
-
 /* A process whose limit of descriptors is too low by now may not poll() two of them:
  * then the peer is to ring the anchor. */
 static int bell_or_anchor(struct sock *sk, int fd, const struct call_wait *w)
@@ -291,7 +258,6 @@ static void ring_begin(struct wait *w)
 	struct sock *sk = r->sk;
 	bool rx = r->call->dir == DIR_RX;
 
-	(void)own_bell(); /* it can be rung before the caller looks */
 	r->others = anchor_sleep_begin(sk, r->fd, !rx);
 	r->is_asleep = true;
 	r->has_bell = rx && !r->others && !r->call->partial &&
@@ -341,29 +307,22 @@ static int rx_sleep(const struct ring_wait *r)
 		return bell_or_anchor(sk, r->fd, r->call);
 	if (sock_is_alone(sk) && !shm_w(sk)->rx_tcp && shm_w(sk)->tx_ring)
 		return recv_bell(sk, r->fd);
-	return anchor_sleep(sk, r->fd, r->call);
+	return recv_sleep(sk, r->fd);
 }
 
 static int tx_sleep(const struct ring_wait *r)
 {
 	struct sock *sk = r->sk;
-	struct napper how = { .sk = sk, .fd = r->fd, .dir = DIR_TX };
+	struct napper how = { sk, r->fd, DIR_TX, false };
 	bool restarts = waiter_restarts(r->call);
 	bool awake = shm_w(sk)->rx_tcp || sk->w->anchor_deaf || r->others;
 
 	uint64_t end = MIN(r->call->deadline_ns, shm_stretch_ns(sk));
-	if (load_rlx(&sk->page) || (!sock_is_alone(sk) && own_bell() < 0))
-		end = MIN(end, now_ns() + BELL_LOOK_NS);
 	bool is_early = end < r->call->deadline_ns;
 
-	if (!awake && !idle_is_on()) {
-		if (sock_is_alone(sk) && restarts &&
-		    !load_rlx(&sk->w->rcvtimeo_ns) && !is_early)
-			return recv_sleep(sk, r->fd);
-		int err = bell_sleep_once(sk, r->fd, end);
-		if (err != -EINVAL)
-			return MIN(err, 0);
-	}
+	if (!awake && restarts && !load_rlx(&sk->w->rcvtimeo_ns) &&
+	    !idle_is_on() && !is_early)
+		return recv_sleep(sk, r->fd);
 	int err = nap_for(&how, awake ? 0 : POLLIN | POLLRDHUP, end,
 			  awake || restarts ? NS_PER_MS : UINT64_MAX, restarts);
 	return err == -EAGAIN && is_early ? 0 : err;
@@ -415,13 +374,11 @@ static bool looks_asleep(struct wait *w) { return false; } /* nap() looks */
 /* base/idle.h's descriptor does not end the kernel's recv(). */
 static int rx_sleep_tcp(const struct ring_wait *r)
 {
-	struct napper me = {
-		.sk = r->sk, .fd = r->fd, .dir = DIR_RX, .is_blind = true
-	};
+	struct napper me = { r->sk, r->fd, DIR_RX, true };
 	bool restarts = waiter_restarts(r->call);
 
 	if (likely(!idle_is_on() && !r->call->partial))
-		return anchor_sleep(r->sk, r->fd, r->call);
+		return recv_sleep(r->sk, r->fd);
 	return nap_for(&me, rx_wants(r->call), r->call->deadline_ns,
 		       restarts ? NS_PER_MS : UINT64_MAX, restarts);
 }
@@ -430,10 +387,7 @@ static int rx_sleep_tcp(const struct ring_wait *r)
 static int tx_sleep_tcp(const struct ring_wait *r)
 {
 	bool restarts = waiter_restarts(r->call);
-	struct napper me = { .sk = r->sk,
-			     .fd = r->fd,
-			     .dir = DIR_TX,
-			     .is_blind = !shm_is_unsettled(r->sk) };
+	struct napper me = { r->sk, r->fd, DIR_TX, !shm_is_unsettled(r->sk) };
 	uint64_t end = r->call->deadline_ns;
 
 	if (!me.is_blind)
