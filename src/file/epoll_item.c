@@ -153,6 +153,7 @@ struct epoll *epoll_new(int fd)
 	ready_init(&ep->rs, wake);
 	ep->kick_fd = ep->idle_fd = -1;
 	ep->held_until = UINT64_MAX;
+	ep->look_calls = 1;
 	list_init(&ep->ready);
 	list_init(&ep->behind);
 	list_init(&ep->always);

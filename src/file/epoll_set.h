@@ -97,7 +97,8 @@ struct epoll {
 	bool nested;    /* waited for from outside */
 	bool forked;    /* made by the process that we come from */
 	bool shared;    /* a fork has given another process the kernel's set */
-	uint32_t n_waits;
+	uint32_t n_waits;    /* since the kernel's set was asked */
+	uint32_t look_calls; /* ask it after so many */
 	uint64_t looked_ns; /* at some items, news or not */
 	uint32_t look_next;
 	/* A thread slept in the kernel's set until then, which told of all connections

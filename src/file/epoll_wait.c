@@ -18,7 +18,9 @@
 #include "file/epoll_set.h"
 #include "sock/wait.h"
 
-#define KERNEL_LOOK_CALLS 8
+/* While our sockets have events the kernel's set is asked in each call if it had some the last
+ * time, else in one call of 2, 4, and so on up to this. */
+#define KERNEL_LOOK_CALLS 8u
 /* After so many wake-ups that brought it nothing, a thread leaves them to the threads that
  * find more to do. */
 #define IDLE_VAIN_MAX 16u
@@ -69,6 +71,16 @@ static int kernel_poll(struct epoll *ep, int epfd, struct epoll_event *evs,
 	if (n < max) /* there is no more */
 		ready_asked(&ep->rs, now);
 	return n > 0 ? epoll_translate(ep, evs, n) : 0;
+}
+
+/* The kernel's set had @n events for the program. */
+static void kernel_had(struct epoll *ep, int n, int max)
+{
+	ep->n_waits = 0;
+	if (n) /* sockets of ours need a turn, too */
+		ep->look_calls = n == max ? 2 : 1;
+	else
+		ep->look_calls = MIN(2 * ep->look_calls, KERNEL_LOOK_CALLS);
 }
 
 static void reverse(struct epoll_event *evs, int n)
@@ -277,21 +289,30 @@ static int ask_again(const struct waiting *a, int n)
 	return kernel_poll(a->ep, a->epfd, a->evs, a->max, now_ns());
 }
 
-/* What is there without waiting.  Kernel descriptors get half of the places every few
- * calls, however busy our sockets are. */
+static int ask_kernel(const struct waiting *a, int max)
+{
+	int n = kernel_poll(a->ep, a->epfd, a->evs, max, now_ns());
+
+	kernel_had(a->ep, n, a->max);
+	return n;
+}
+
+/* What is there without waiting.  Kernel descriptors have their turns, however busy our sockets
+ * are, and leave a place to each of these, or half of all places. */
 static int look_first(const struct waiting *a, bool poll_only)
 {
-	int n = 0;
+	struct epoll *ep = a->ep;
+	int n = 0, half = a->max / 2;
+	uint32_t ours = load_rlx(&ep->n_items);
 
-	if (++a->ep->n_waits % KERNEL_LOOK_CALLS == 0)
-		n = kernel_poll(a->ep, a->epfd, a->evs, (a->max + 1) / 2,
-				now_ns());
+	if (++ep->n_waits >= ep->look_calls)
+		n = ask_kernel(a, a->max - MIN((int)ours, half));
 	n = add_ours(a->ep, a->epfd, a->evs, a->max, n);
 	if (n)
 		return n;
 	/* A sleep asks the kernel, too. */
 	if (poll_only || spin_pays() || is_over(a)) {
-		n = kernel_poll(a->ep, a->epfd, a->evs, a->max, now_ns());
+		n = ask_kernel(a, a->max);
 		n = add_ours(a->ep, a->epfd, a->evs, a->max, n);
 	}
 	return ask_again(a, n);
@@ -324,12 +345,14 @@ static int look_after(const struct waiting *a)
 	bool slept = a->wait.has_slept;
 	int n = slept ? epoll_translate(a->ep, a->evs, a->n) : 0;
 
+	if (n)
+		kernel_had(a->ep, n, a->max);
 	n = add_ours(a->ep, a->epfd, a->evs, a->max, n);
 	if (unlikely(idle_is_on()))
 		share_idle(a->ep, slept, n);
 	count_wait(a->ep, n, slept);
 	if (!n && !slept) {
-		n = kernel_poll(a->ep, a->epfd, a->evs, a->max, now_ns());
+		n = ask_kernel(a, a->max);
 		n = add_ours(a->ep, a->epfd, a->evs, a->max, n);
 	}
 	return ask_again(a, n);

@@ -653,6 +653,13 @@ SCENARIO(epoll_with_others)
 	far_do(x, FAR_SEND, 10);
 	settle(x, POLLIN);
 	RES("three", epoll_wait(ep, got_ev, 4, -1));
+	/* Where all have room, a descriptor that is ready again and again is in each report. */
+	int least = 4;
+	for (int i = 0; i < 12; i++) {
+		int n = epoll_wait(ep, got_ev, 4, -1);
+		least = n < least ? n : least;
+	}
+	out(" least=%d", least);
 	/* With room for one, each has its turn. */
 	int seen = 0;
 	for (int i = 0; i < 12; i++)
