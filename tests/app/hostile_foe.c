@@ -115,7 +115,7 @@ int proposal_of_others(uint16_t client, uint16_t server)
 	struct sockaddr_storage at = { 0 }, to = { 0 };
 	struct sockaddr_un un = { .sun_family = AF_UNIX };
 	uint64_t end = ms_now() + 300;
-	struct other_end e = { 0 };
+	uint64_t rate;
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
 	memcpy(&at, (struct sockaddr_in[]){ local_addr(client) },
@@ -123,10 +123,10 @@ int proposal_of_others(uint16_t client, uint16_t server)
 	memcpy(&to, (struct sockaddr_in[]){ local_addr(server) },
 	       sizeof(struct sockaddr_in));
 	while (ms_now() < end) {
-		int n = socket_ask(&at, &to, &e)
+		int n = socket_ask(&at, &to, &rate)
 			    ? 0
 			    : snprintf(un.sun_path + 1, 100, "osf8/%015llx",
-				       (unsigned long long)e.rate &
+				       (unsigned long long)rate &
 					   ((UINT64_C(1) << NOTICE_BITS) - 1));
 
 		if (n && !connect(fd, (void *)&un,

@@ -3,7 +3,8 @@
 tests/trust/busy.py - a thread that keeps a socket busy
 
     peer = unread(port)   a connection that has moved; the victim has not read all of the ring
-    busy = Busy(fd)       on return a thread is inside a send() on fd, for good
+    busy = Busy(fd)       on return a thread is inside a send() on fd, for good; a process that is
+                          not root has made its userfaultfd() while it was
     busy.end()            that send() fails, and has sent nothing
 
 The send() waits for a page of its buffer that never comes: userfaultfd(2), and a file of FUSE
@@ -39,8 +40,8 @@ def skip_without():
 
 
 class Busy:
-    def __init__(self, fd):
-        self.fault_fd = userfaultfd()
+    def __init__(self, fd, fault_fd=None):
+        self.fault_fd = userfaultfd() if fault_fd is None else fault_fd
         fcntl.ioctl(self.fault_fd, UFFDIO_API, struct.pack("=QQQ", 0xaa, 0, 0))
         self.at = libc.mmap(None, ctypes.c_size_t(attacker.PAGE), 3, 0x22, -1, ctypes.c_long(0))
         fcntl.ioctl(self.fault_fd, UFFDIO_REGISTER,

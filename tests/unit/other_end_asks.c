@@ -82,18 +82,19 @@ static void a_number_is_seen_from_the_other_end(void **state)
 {
 	struct pair p = connected();
 	struct notice n = { 0 };
+	struct other_end who;
 	uint64_t number;
 
-	assert_int_equal(notice_read(p.a, &number), -ENOENT);
+	assert_int_equal(notice_read(p.a, &who, &number), -ENOENT);
 	assert_int_equal(notice_put(&n, p.b, 12345), 0);
 	for (int i = 0; i < 20; i++) {
-		assert_int_equal(notice_read(p.a, &number), 0);
+		assert_int_equal(notice_read(p.a, &who, &number), 0);
 		assert_int_equal(number, 12345);
-		assert_int_equal(notice_read(p.b, &number), -ENOENT);
+		assert_int_equal(notice_read(p.b, &who, &number), -ENOENT);
 	}
 	assert_int_equal(n_kept(), 1);
 	assert_true(notice_remove(&n));
-	assert_int_equal(notice_read(p.a, &number), -ENOENT);
+	assert_int_equal(notice_read(p.a, &who, &number), -ENOENT);
 	pair_close(p);
 }
 
@@ -157,13 +158,13 @@ static void an_answer_to_another_question_is_not_taken(void **state)
 {
 	struct pair p = connected(), other = connected();
 	struct notice shown = { 0 };
-	struct other_end e;
+	struct other_end e, who;
 	uint64_t number;
 	char byte;
 	int n;
 
 	assert_int_equal(notice_put(&shown, other.b, 777), 0);
-	assert_int_equal(notice_read(p.a, &number), -ENOENT);
+	assert_int_equal(notice_read(p.a, &who, &number), -ENOENT);
 	int fd = kept_fd(&n);
 	/* Ask by the same socket, and leave the answer there: the kernel refuses. */
 	const uint32_t nonsense[5] = { sizeof(nonsense), 20 | 1 << 16, 99, 0,
@@ -171,8 +172,8 @@ static void an_answer_to_another_question_is_not_taken(void **state)
 	assert_int_equal(send(fd, nonsense, sizeof(nonsense), 0),
 			 sizeof(nonsense));
 	assert_true(recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1);
-	assert_int_equal(notice_read(other.a, &number), -EAGAIN);
-	assert_int_equal(notice_read(other.a, &number), 0);
+	assert_int_equal(notice_read(other.a, &who, &number), -EAGAIN);
+	assert_int_equal(notice_read(other.a, &who, &number), 0);
 	assert_int_equal(number, 777);
 	assert_int_equal(other_end_ask(p.a, &e), 0);
 	assert_true(notice_remove(&shown));

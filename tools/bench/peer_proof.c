@@ -13,6 +13,7 @@
 #include "osf.h"
 #include "peer.h"
 #include "proto/shm/notice.h"
+#include "proto/shm/other_end.h"
 #include "proto/shm/trust.h"
 #include <signal.h>
 #include <stdlib.h>
@@ -54,9 +55,10 @@ static int channel_to(pid_t *child)
 static void shown(struct notice *n, int fd, int other)
 {
 	uint64_t number = notice_number(), seen;
+	struct other_end who;
 
 	if (!number || notice_put(n, fd, number) < 0 ||
-	    notice_read(other, &seen) < 0 || seen != number)
+	    notice_read(other, &who, &seen) < 0 || seen != number)
 		peer_die("a number on a TCP socket");
 }
 

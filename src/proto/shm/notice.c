@@ -8,6 +8,7 @@
 #include "base/libc.h"
 #include "proto/shm/notice.h"
 #include "proto/shm/other_end.h"
+#include "proto/shm/trust.h"
 
 #define NOTICE_BASE (UINT64_C(1) << 62)
 #define NOTICE_MASK ((UINT64_C(1) << NOTICE_BITS) - 1)
@@ -78,15 +79,26 @@ bool notice_remove(struct notice *n)
 	return true;
 }
 
-int notice_read(int fd, uint64_t *number)
+int notice_read_again(int fd, struct other_end *who, uint64_t *number)
 {
-	struct other_end e;
-	int err = other_end_ask(fd, &e);
+	int err = other_end_rate(fd, who);
+
+	if (err)
+		return err;
+	if ((who->rate & ~NOTICE_MASK) != NOTICE_BASE ||
+	    !(who->rate & NOTICE_MASK))
+		return -ENOENT;
+	*number = who->rate & NOTICE_MASK;
+	return 0;
+}
+
+int notice_read(int fd, struct other_end *who, uint64_t *number)
+{
+	int err = other_end_ask(fd, who);
 
 	if (err)
 		return err == -ENOENT ? -EXDEV : err;
-	if ((e.rate & ~NOTICE_MASK) != NOTICE_BASE || !(e.rate & NOTICE_MASK))
-		return -ENOENT;
-	*number = e.rate & NOTICE_MASK;
-	return 0;
+	if (!trust_allows(who->uid)) /* it may keep the lock of its socket */
+		return -EPERM;
+	return notice_read_again(fd, who, number);
 }

@@ -44,7 +44,11 @@ uint64_t notice_rate(const struct notice *n);
 /* Take it away, unless the program has set a rate meanwhile.  False: @n->fd is not
  * the socket any more, so the number is still there. */
 bool notice_remove(struct notice *n);
-/* What does the other end of @fd's connection show?  0; -ENOENT: nothing;
- * -EXDEV: it is not in this network namespace; -EAGAIN; -EOPNOTSUPP: the kernel
- * does not say. */
-MUST_CHECK int notice_read(int fd, uint64_t *number);
+struct other_end;
+/* What does the other end of @fd's connection show?  0 with *@who; -ENOENT: nothing;
+ * -EXDEV: it is not in this network namespace; -EPERM: it is another user's, who is not
+ * asked; -EAGAIN; -EOPNOTSUPP: the kernel does not say. */
+MUST_CHECK int notice_read(int fd, struct other_end *who, uint64_t *number);
+/* And now?  -EAGAIN: it is not that socket any more. */
+MUST_CHECK int notice_read_again(int fd, struct other_end *who,
+				 uint64_t *number);

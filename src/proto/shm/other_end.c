@@ -75,8 +75,11 @@ static uint64_t rate_of(const struct inet_diag_msg *m, size_t len)
 
 static uint32_t n_asked;
 
-/* Ask about the socket that has @local and @peer: 0 with *@m and *@rate, or
- * -errno.  -EPROTO: the answer is to another question. */
+/*
+ * Ask about the socket that has @local and @peer: 0 with *@m, or -errno.  -EPROTO: the
+ * answer is to another question.  With a @rate, ask for that, too, of the socket with the
+ * cookie of *@m.  For a rate the kernel takes the lock of that socket.
+ */
 static int ask(int nl, const struct sockaddr_storage *local,
 	       const struct sockaddr_storage *peer, struct inet_diag_msg *m,
 	       uint64_t *rate)
@@ -89,7 +92,7 @@ static int ask(int nl, const struct sockaddr_storage *local,
 			 .nlmsg_flags = NLM_F_REQUEST,
 			 .nlmsg_seq = fetch_add(&n_asked, 1u) },
 		  .r = { .sdiag_protocol = IPPROTO_TCP,
-			 .idiag_ext = 1 << (INET_DIAG_INFO - 1),
+			 .idiag_ext = rate ? 1 << (INET_DIAG_INFO - 1) : 0,
 			 .idiag_states = UINT32_MAX,
 			 .id.idiag_cookie = { INET_DIAG_NOCOOKIE,
 					      INET_DIAG_NOCOOKIE } } };
@@ -98,6 +101,9 @@ static int ask(int nl, const struct sockaddr_storage *local,
 		char bytes[ANSWER_BYTES];
 	} got;
 
+	if (rate)
+		memcpy(req.r.id.idiag_cookie, m->id.idiag_cookie,
+		       sizeof(req.r.id.idiag_cookie));
 	bool v6 = put_addr(local, req.r.id.idiag_src, &req.r.id.idiag_sport);
 	put_addr(peer, req.r.id.idiag_dst, &req.r.id.idiag_dport);
 	req.r.sdiag_family = v6 ? AF_INET6 : AF_INET;
@@ -114,7 +120,8 @@ static int ask(int nl, const struct sockaddr_storage *local,
 	if (got.h.nlmsg_type != SOCK_DIAG_BY_FAMILY)
 		return -ENOENT;
 	memcpy(m, NLMSG_DATA(&got.h), sizeof(*m));
-	*rate = rate_of(NLMSG_DATA(&got.h), (size_t)n - NLMSG_HDRLEN);
+	if (rate)
+		*rate = rate_of(NLMSG_DATA(&got.h), (size_t)n - NLMSG_HDRLEN);
 	/* A listener answers for connections that are not there. */
 	return m->id.idiag_dport == req.r.id.idiag_dport ? 0 : -ENOENT;
 }
@@ -132,17 +139,17 @@ static int ask_open(void)
 }
 
 int socket_ask(const struct sockaddr_storage *local,
-	       const struct sockaddr_storage *peer, struct other_end *e)
+	       const struct sockaddr_storage *peer, uint64_t *rate)
 {
 	struct inet_diag_msg m;
 	int nl = ask_open();
 
 	if (nl < 0)
 		return nl;
-	int err = ask(nl, local, peer, &m, &e->rate);
-	nocancel_close(nl);
+	int err = ask(nl, local, peer, &m, NULL);
 	if (!err)
-		e->uid = m.idiag_uid;
+		err = ask(nl, local, peer, &m, rate);
+	nocancel_close(nl);
 	return err;
 }
 
@@ -216,9 +223,8 @@ static int ask_why_not(int nl, const struct sockaddr_storage *local,
 		       const struct sockaddr_storage *peer)
 {
 	struct inet_diag_msg m;
-	uint64_t rate;
 
-	return !ask(nl, local, peer, &m, &rate) &&
+	return !ask(nl, local, peer, &m, NULL) &&
 		       m.idiag_state == DIAG_ESTABLISHED
 		   ? -ENOENT
 		   : -EAGAIN;
@@ -234,15 +240,28 @@ static int over_is_ours(int nl, bool is_same_netns,
 			struct other_end *e)
 {
 	struct inet_diag_msg m;
-	int err = is_same_netns ? ask(nl, peer, local, &m, &e->rate) : -ENOENT;
+	int err = is_same_netns ? ask(nl, peer, local, &m, NULL) : -ENOENT;
 
 	if (err == -ENOENT)
 		return ask_why_not(nl, local, peer);
 	if (!err && !m.idiag_inode)
 		return -EAGAIN;
-	if (!err)
+	if (!err) {
 		e->uid = m.idiag_uid;
+		memcpy(&e->cookie, m.id.idiag_cookie, sizeof(e->cookie));
+	}
 	return err;
+}
+
+static int over_shows(int nl, bool is_same_netns,
+		      const struct sockaddr_storage *local,
+		      const struct sockaddr_storage *peer, struct other_end *e)
+{
+	struct inet_diag_msg m;
+
+	memcpy(m.id.idiag_cookie, &e->cookie, sizeof(e->cookie));
+	int err = is_same_netns ? ask(nl, peer, local, &m, &e->rate) : -ENOENT;
+	return err == -ENOENT ? -EAGAIN : err;
 }
 
 /* 1: the kernel answers for our end, and the other one is in no process, or gone. */
@@ -252,11 +271,10 @@ static int over_is_orphan(int nl, bool is_same_netns,
 			  struct other_end *e)
 {
 	struct inet_diag_msg m;
-	int err =
-	    is_same_netns ? ask(nl, peer, local, &m, &e->rate) : -EOPNOTSUPP;
+	int err = is_same_netns ? ask(nl, peer, local, &m, NULL) : -EOPNOTSUPP;
 
 	if (err == -ENOENT)
-		return !ask(nl, local, peer, &m, &e->rate);
+		return !ask(nl, local, peer, &m, NULL);
 	return err ? err : !m.idiag_inode;
 }
 
@@ -285,6 +303,11 @@ static int ask_about(int fd, about *what, struct other_end *e)
 int other_end_ask(int fd, struct other_end *e)
 {
 	return ask_about(fd, over_is_ours, e);
+}
+
+int other_end_rate(int fd, struct other_end *e)
+{
+	return ask_about(fd, over_shows, e);
 }
 
 bool other_end_is_orphan(int fd)

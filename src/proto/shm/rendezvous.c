@@ -12,6 +12,7 @@
 #include "base/libc.h"
 #include "base/nocancel.h"
 #include "proto/shm/elsewhere.h"
+#include "proto/shm/other_end.h"
 #include "proto/shm/rendezvous.h"
 #include "proto/shm/segment.h"
 #include "proto/shm/trust.h"
@@ -143,6 +144,7 @@ int proposal_listen(int fd, struct notice *n)
 
 int proposal_accept(int proposal_fd, int fd)
 {
+	struct other_end who;
 	uint64_t shown;
 
 	for (int i = 0; i <= BACKLOG; i++) {
@@ -151,7 +153,7 @@ int proposal_accept(int proposal_fd, int fd)
 
 		if (ch < 0)
 			return ch == -EMFILE ? ch : -errno;
-		int err = notice_read(fd, &shown);
+		int err = notice_read(fd, &who, &shown);
 		bool is_peer = !err && is_named(ch, shown);
 		if (is_peer)
 			err = trust_check(ch);
@@ -166,18 +168,19 @@ int proposal_accept(int proposal_fd, int fd)
 
 /* The number may have been taken away before we were there, and its name bound by
  * somebody else. */
-static bool is_still_shown(int fd, uint64_t number)
+static bool is_still_shown(int fd, struct other_end *who, uint64_t number)
 {
 	uint64_t shown;
 
-	return !notice_read(fd, &shown) && shown == number;
+	return !notice_read_again(fd, who, &shown) && shown == number;
 }
 
 int proposal_connect(int fd, struct notice *n, int *refused)
 {
 	struct sockaddr_un un;
+	struct other_end who;
 	uint64_t number;
-	int err = notice_read(fd, &number);
+	int err = notice_read(fd, &who, &number);
 
 	*refused = -1;
 	if (err)
@@ -188,7 +191,7 @@ int proposal_connect(int fd, struct notice *n, int *refused)
 	if (nocancel_connect(s, (struct sockaddr *)&un, name_of(&un, number)) <
 	    0)
 		err = errno == ECONNREFUSED ? -ENOENT : -errno;
-	else if (!is_still_shown(fd, number))
+	else if (!is_still_shown(fd, &who, number))
 		err = -ENOENT;
 	else
 		err = trust_check(s);
