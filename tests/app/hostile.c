@@ -377,7 +377,7 @@ int main(int argc, char **argv)
 		return 2;
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	signal(SIGPIPE, SIG_IGN);
-	alarm(20);
+	alarm(60); /* longer than a scenario of faults.c may take */
 	as_opener = !strcmp(argv[1], "opener");
 	seed = strtoull(argv[3], NULL, 0);
 	ctl = atoi(argv[4]);

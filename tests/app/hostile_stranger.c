@@ -330,6 +330,7 @@ void visit_until_killed(uint64_t seed, int ctl)
 		visit_with_an_offer, visit_with_anothers_number,
 		take_names,
 	};
+	int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
 	uint64_t word;
 
 	odd_fds_init();
@@ -342,9 +343,12 @@ void visit_until_killed(uint64_t seed, int ctl)
 	for (uint64_t n = 0;; n++) {
 		static unsigned n_visitors;
 
-		/* Each may be made to wait by what it has made itself. */
+		/* Each may be made to wait by what it has made itself, also when it
+		 * is killed: so it keeps no pipe that somebody reads to its end. */
 		if (!fork()) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			dup2(null, STDOUT_FILENO);
+			dup2(null, STDERR_FILENO);
 			rng = seed * 1000003 + n;
 			visits[below(sizeof(visits) / sizeof(*visits))]();
 			send(ctl, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -197,6 +197,9 @@ static void bad_flags_and_goes(struct foe *f)
 	channel_close(f);
 }
 
+/* Says that it puts bytes back, for good, and has not taken the segment. */
+static void bad_back(struct foe *f) { f->seg->side[1].flags = SEG_FALLBACK; }
+
 static void bad_answer(struct foe *f)
 {
 	struct hello h = hello_make(f);
@@ -232,11 +235,11 @@ const struct manners bad_acceptors[] = {
 	{ 0 }
 };
 
-const struct manners bad_openers[] = {
-	{ "holds", bad_holds },
-	{ "declines", bad_declines },
-	{ "half_taken", bad_flags },
-	{ "half_taken_and_goes", bad_flags_and_goes },
-	{ "answer", bad_answer },
-	{ 0 }
-};
+const struct manners bad_openers[] = { { "holds", bad_holds },
+				       { "declines", bad_declines },
+				       { "half_taken", bad_flags },
+				       { "half_taken_and_goes",
+					 bad_flags_and_goes },
+				       { "half_back", bad_back },
+				       { "answer", bad_answer },
+				       { 0 } };

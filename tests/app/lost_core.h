@@ -22,18 +22,30 @@ static inline uint64_t lost_core_read(const char *path, const char *format)
 	return n > 0 && sscanf(text, format, &number) == 1 ? number : 0;
 }
 
-/*
- * Of the calling thread, so far, as the scheduler counts it, and of the machine: a virtual
- * one stands still while its host runs others (steal).
- */
-static inline uint64_t lost_core_us(void)
+/* Of the machine: a virtual one stands still while its host runs others (steal). */
+static inline uint64_t lost_core_steal_us(void)
 {
 	uint64_t ticks = lost_core_read("/proc/stat",
 					"cpu %*u %*u %*u %*u %*u %*u %*u %llu");
 
+	return ticks * 1000000u / (uint64_t)sysconf(_SC_CLK_TCK);
+}
+
+/* Of the first thread of @pid, so far, as the scheduler counts it. */
+static inline uint64_t lost_core_of_us(pid_t pid)
+{
+	char path[40];
+
+	snprintf(path, sizeof(path), "/proc/%d/schedstat", (int)pid);
+	return lost_core_read(path, "%*u %llu") / 1000;
+}
+
+/* Of the calling thread, and of the machine. */
+static inline uint64_t lost_core_us(void)
+{
 	return lost_core_read("/proc/thread-self/schedstat", "%*u %llu") /
 		   1000 +
-	       ticks * 1000000u / (uint64_t)sysconf(_SC_CLK_TCK);
+	       lost_core_steal_us();
 }
 
 #endif
