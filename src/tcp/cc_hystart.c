@@ -2,13 +2,14 @@
 /*
  * tcp/cc_hystart.c - slow start, and how it ends before the queue is full
  *
- * A round lasts one round trip.  When the smallest RTT of a round exceeds that of the
- * round before by an eighth, a queue on the path has begun to fill.  Then cwnd grows by
- * a quarter of the usual amount for five rounds, and slow start ends.  If the RTT falls
- * again meanwhile, it was jitter, and slow start goes on.
+ * A round lasts one round trip.  When the smallest RTT of a round exceeds that of the round
+ * before by an eighth (4 ms at least, 16 ms at most), a queue on the path has begun to
+ * fill.  Then cwnd grows by a quarter of the usual amount for five rounds, and slow start
+ * ends.  If the RTT falls again meanwhile, it was jitter, and slow start goes on.
  *
- * This applies to the first slow start of a connection only.  As in Linux, there is no
- * limit to what one ACK may add: ACKs arrive in batches, the peer's and our own port's.
+ * This applies to the first slow start of a connection only.  As in Linux, one ACK may add
+ * any amount, because one ACK may answer a whole batch of segments: the peer and our own
+ * port both collect frames.
  *
  * Spec: RFC 9406, RFC 5681 section 3.1
  */

@@ -78,8 +78,9 @@ struct tcp_config {
 	/* No reset ends TIME-WAIT (tcp_rfc1337).  Otherwise a reset with exactly the next
 	 * sequence number does, as in Linux. */
 	bool is_time_wait_safe;
-	/* The stack has some of the connections of its addresses, and somebody else the
-	 * others: a segment of no connection gets no reset. */
+	/* Somebody else, the kernel for example, has other connections of the same
+	 * addresses.  So a segment that belongs to no connection of the stack gets no
+	 * reset. */
 	bool is_guest;
 	/* Frames leave with the sum of the pseudo-header; the device completes it. */
 	bool has_port_sums;
@@ -87,8 +88,9 @@ struct tcp_config {
 	/* Limits.  tcp_stack_init() takes the memory for each of them once. */
 	uint32_t n_conns;
 	uint32_t n_reqsks; /* half-open connections; as many in TIME-WAIT */
-	/* Connections that the program has closed and the peer has not (tcp_max_orphans);
-	 * a tcp_close() beyond it resets.  0: a bit more than half of all connections. */
+	/* How many connections the program may have closed that the peer has not closed
+	 * (tcp_max_orphans).  A tcp_close() beyond that resets.  0: a bit more than half of
+	 * all connections. */
 	uint32_t n_orphans;
 	uint32_t n_ranges; /* of all queues; about one per segment in flight */
 	uint32_t n_extents, extent_bytes; /* for bytes to be sent */

@@ -76,8 +76,8 @@ uint32_t cookie_make(struct tcp_stack *s, struct tcp_reqsk *req)
 static void read_timestamp(struct tcp_stack *s, const struct tcp_seg *seg,
 			   struct tcp_reqsk *req)
 {
-	/* As in Linux: 0 is no echo of ours.  Without SACK, and with a window that counts
-	 * bytes, we expect nothing that the peer has not offered. */
+	/* As in Linux, an echo of 0 encodes nothing.  Then we assume that the peer offered
+	 * no SACK and a window scale of 0, which is right for every peer. */
 	uint32_t said =
 	    seg->tsecr ? seg->tsecr - flow_ts_off(s, &req->flow) : 0;
 	uint32_t wscale = said & 15;

@@ -214,8 +214,8 @@ int tcp_listen_shared(struct tcp_stack *s, const struct ip_addr *addr,
 	return listen_as(s, addr, port, backlog, true, out);
 }
 
-/* Half-open connections end when they expire or when a segment arrives for them.  The
- * first ones end at once. */
+/* This call frees the first WORK_REQSKS half-open connections.  The others end when they
+ * expire or when a segment arrives for them. */
 void tcp_unlisten(struct tcp_listener *l, uint64_t now_ns)
 {
 	struct tcp_stack *s = l->stack;

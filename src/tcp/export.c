@@ -5,8 +5,8 @@
  *     struct tcp_conn -> tcp_export(): numbers
  *                     -> tcp_export_queued(), tcp_export_unread(): bytes
  *
- * None of this changes the connection.  Times are counted from now, because another stack has another
- * clock.  They are rounded up, so that a connection that moves often meets its
+ * None of this changes the connection.  Times are counted from now, because another stack
+ * has another clock.  They are rounded up, so that a connection that moves often meets its
  * deadlines.
  *
  * A call visits all pieces of a queue, as one that closes a connection does.

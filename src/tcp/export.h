@@ -168,13 +168,14 @@ enum tcp_end {
 };
 
 /**
- * tcp_hold_end() - stop in front of the peer's FIN or reset
+ * tcp_hold_end() - keep the peer's FIN or reset for whoever takes the connection over
  *
  * On: while the connection is ESTABLISHED, a FIN that is next, or a reset, changes nothing,
- * and is not acknowledged.  The connection becomes ready, and tcp_held_end() tells of it.
- * So whoever takes the connection over can have the end, too.  Off: what was held takes
- * place.  Turn it off if tcp_export() refuses: the urgent byte that makes it refuse may wait
- * for an ACK that never comes.  A connection holds nothing before this call.
+ * and the engine does not acknowledge it.  The connection becomes ready, and tcp_held_end()
+ * returns what was held.  Off: the engine handles what it held.  The caller has to turn it
+ * off if tcp_export() refuses: the urgent byte for which it refuses may wait for an ACK,
+ * and a peer that has reset the connection sends none.  A connection holds nothing before
+ * this call.
  */
 void tcp_hold_end(struct tcp_conn *c, bool is_on, uint64_t now_ns);
 enum tcp_end tcp_held_end(const struct tcp_conn *c);

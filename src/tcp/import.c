@@ -63,8 +63,8 @@ static bool is_sound(const struct tcp_image *x, const struct extent *queued,
 	       ip_addr_is_host(&x->raddr);
 }
 
-/* A number of the first SYN, of which @bytes followed up to @now; and how often it has
- * passed 0 since. */
+/* The sequence number of a SYN, if @bytes bytes followed it and the next number is @now.
+ * *@wraps: how often the numbers have passed 0 since. */
 static seq32 first_number(seq32 now, uint64_t bytes, uint16_t *wraps)
 {
 	seq32 first = { now.v - (uint32_t)bytes - 1 };

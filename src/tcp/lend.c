@@ -34,8 +34,8 @@ int tcp_send_lent(struct tcp_conn *c, struct tcp_lent *z, const void *data,
 	assert(len && len <= TCP_LENT_MAX);
 	if (refusal)
 		return (int)refusal;
-	/* The call takes all bytes or none.  More bytes than the buffer are welcome
-	 * when it is empty. */
+	/* The call takes all bytes or none.  An empty buffer takes them even if they are
+	 * more than its size. */
 	bool is_full =
 	    len > snd_space(c) || (c->rec.has_lowat && !snd_lowat_space(c, 1));
 	if (is_full && !is_idle) {

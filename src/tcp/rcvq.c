@@ -264,7 +264,7 @@ static bool add_in_order(struct tcp_conn *c, const struct arrival *a)
 	seq32 end = seq_add(a->seg.seq, a->seg.len);
 	struct range *r = piece_new(c, a, a->seg.seq, end);
 
-	/* The next bytes must get in.  Otherwise two ends that both lack ranges would
+	/* The next bytes must get a range.  Otherwise two ends that both lack ranges would
 	 * wait for each other for ever. */
 	if (!r && c->oooq) {
 		oooq_drop(c);

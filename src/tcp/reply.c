@@ -77,8 +77,9 @@ void flow_ack_send(struct tcp_stack *s, const struct flow *f, seq32 seq,
 	tx_reply(s, &r);
 }
 
-/* Whether a wrong segment gets an answer.  One that costs its sender as much as our
- * answer always does.  The others are limited like the challenge ACKs of a connection. */
+/* Whether a wrong segment gets an answer.  One with text or a FIN always does, because it
+ * costs its sender at least as much as our answer costs us.  Answers to others are limited
+ * like the challenge ACKs of a connection. */
 bool may_answer(struct tcp_stack *s, const struct tcp_seg *seg,
 		uint32_t *last_ms)
 {

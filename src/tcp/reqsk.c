@@ -122,8 +122,8 @@ void reqsk_rx(struct tcp_stack *s, struct tcp_reqsk *req, struct arrival *a)
 	open_rx(s, a, (seq32){ 0 }, false);
 }
 
-/* Whether to send the SYN-ACK again.  While we wait for bytes (TCP_DEFER_ACCEPT), only
- * the last retry does. */
+/* Whether to send the SYN-ACK again.  While we wait for bytes (TCP_DEFER_ACCEPT), only the
+ * last retry sends it. */
 bool reqsk_wants_synack(const struct tcp_stack *s, const struct tcp_reqsk *req)
 {
 	return !req->is_acked ||

@@ -5,9 +5,9 @@
  *     rx.c -> rst_rx()       ->  conn_reset(), which the program hears of
  *     rx.c -> conn_refuse()  ->  a challenge ACK, which the real peer answers
  *
- * A stranger who does not see the connection guesses its numbers (RFC 5961).  So a reset
- * counts only at the edge of what has arrived, and each other doubtful segment is counted
- * and challenged, seldom.
+ * A stranger who does not see the connection guesses its numbers (RFC 5961).  So we believe
+ * a reset only if its number is at the edge of what has arrived.  Every other doubtful
+ * segment is counted, and at most two a second get a challenge ACK.
  */
 #include "tcp/ctl.h"
 #include "tcp/rcv.h"

@@ -41,8 +41,8 @@ size_t tcp_stack_bytes(const struct tcp_config *cfg);
 struct tcp_stack *tcp_stack_init(void *mem, const struct tcp_config *cfg,
 				 uint64_t now_ns);
 
-/* Ends all connections without a word to their peers, and gives the references to the
- * extents of others back. */
+/* Ends all connections, without a segment to their peers, and releases the extents of
+ * others. */
 void tcp_stack_fini(struct tcp_stack *s);
 
 /* Gives the stack one more address.  Return: 0, or -ENOSPC: it has TCP_ADDRS_MAX */
@@ -105,7 +105,8 @@ bool tcp_tx(struct tcp_stack *s, struct tcp_frame *out, uint64_t now_ns);
 /* --- news and counters --- */
 
 /* Return: the next connection with news for its program, or NULL.  tcp_poll() tells what
- * they are.  Ask after tcp_tx(), too: it makes news for tcp_set_notsent_lowat(). */
+ * the news is.  Ask after tcp_tx(), too, because tcp_tx() makes a connection writable that
+ * has tcp_set_notsent_lowat(). */
 struct tcp_conn *tcp_next_ready(struct tcp_stack *s);
 
 uint64_t tcp_dropped(const struct tcp_stack *s, enum drop_reason why);

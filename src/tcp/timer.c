@@ -131,8 +131,8 @@ void conn_rtx_shorten(struct tcp_conn *c)
 	rtx_set(c, RTX_RTO, c->rto_at_ns);
 }
 
-/* Arms the timers of a connection that is imported.  They fire so long from now; 0: as
- * if they had been armed now. */
+/* Arms the timers of a connection that is imported.  Each fires after the time that is
+ * left, or earlier if a timer that is armed now would; 0: as a timer that is armed now. */
 void conn_timers_resume(struct tcp_conn *c, uint64_t rtx_left_ns,
 			uint64_t life_left_ns)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tcp/timewait.c - TIME-WAIT: a connection that is over but for its addresses and ports
+ * tcp/timewait.c - TIME-WAIT: the addresses and ports of a connection that is over
  *
  *     conn_enter_time_wait() -> struct tcp_tw -> 60 s later: nothing
  *     demux.c -> tw_rx() -> an ACK, or a new connection (RFC 6191)

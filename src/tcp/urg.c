@@ -4,10 +4,10 @@
  *
  *     a segment with URG -> urg_rx() -> urg_seq, and the byte when it has arrived
  *
- * As in Linux, the pointer names the byte behind the last urgent one, and one byte is
- * out of band: a read stops before it, and the next read goes on behind it.  The byte
- * stays in the receive queue and in the window.  tcp_recv_urgent() returns it until
- * reads have passed it.  A newer pointer replaces an older one.
+ * As in Linux, the pointer names the byte behind the last urgent one, and one byte is out
+ * of band: a read stops before it, and the next read goes on behind it.  The byte stays in
+ * the receive queue and in the window.  tcp_recv_urgent() returns the byte until a read has
+ * gone past it.  A newer pointer replaces an older one.
  *
  * Spec: RFC 9293 section 3.8.5, RFC 6093
  */
