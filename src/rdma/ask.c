@@ -6,8 +6,8 @@
  *             <- its ring of replies           <- how it went, and what was read
  *
  * A request completes when its reply is here; replies come in the order of requests.  An
- * unreliable write has none.  The reply is input: bounded by the ring, and copied to where
- * the request said, as long as its key still allows that.
+ * unreliable write has none.  A reply is input: this file bounds it by the ring, and copies
+ * its bytes to where the request said, as long as the request's key still allows that.
  */
 #include <string.h>
 

@@ -5,10 +5,11 @@
  *     cq_push(), a peer -> a byte in the pipe -> the program's poll() on channel.fd
  *                                             -> ibv_get_cq_event()
  *
- * channel.fd is an epoll set, which a program may poll like any descriptor: of the
- * pipe, and of a pidfd for each process that a queue pair is connected to, so that a
- * sleeper learns of its end.  A byte says "look"; there are at least as many as events.
- * While it looks, ibv_get_cq_event() moves on the queue pairs of the channel's queues.
+ * channel.fd is an epoll set, which a program may poll like any descriptor.  It holds the
+ * pipe, and a pidfd for each process that a queue pair is connected to, so that a thread
+ * that sleeps learns of that process's end.  A byte in the pipe says "look"; there are at
+ * least as many bytes as events.  ibv_get_cq_event() looks: it runs the queue pairs of the
+ * channel's queues.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -139,9 +140,8 @@ static void drain_one(struct channel *ch)
 		errno = saved;
 }
 
-/* A peer rings once for each number.  A thread that was woken, and found that
- * nothing completes yet, publishes a new number and looks again before it
- * sleeps. */
+/* A peer rings once for each number that a queue shows.  So a thread that was woken and
+ * found no completion publishes a new number, and looks again before it sleeps. */
 static void arm_anew(struct channel *ch)
 {
 	GUARD(&ch->lock);
@@ -209,8 +209,8 @@ static struct cq *take_nothing(struct channel *ch)
 	return found;
 }
 
-/* Take the byte of an event.  More bytes than events say of armed queues "look": do so, or
- * the descriptor stays readable without an event. */
+/* Take the byte of an event.  The pipe may hold more bytes than the queues have events: the
+ * other bytes say "look".  So look, or the descriptor stays readable without an event. */
 static void drain_event(struct channel *ch)
 {
 	char bytes[64];
@@ -233,11 +233,13 @@ static void drain_event(struct channel *ch)
 }
 
 /*
- * An event, NULL, or an error in *err.  A program that has found the descriptor readable,
- * by its own poll(), expects one: rsockets would sleep here for one connection while the
- * others have news.  A byte may come late, though, when its event has been taken.  So who
- * finds the descriptor readable and then no event gets one after a while, of a queue
- * that may be empty, as programs have to expect.
+ * Return: a queue with an event, or NULL with an error in *err
+ *
+ * A program that has found the descriptor readable by its own poll() expects an event.
+ * Without one, rsockets would sleep here for one connection while the others have news.
+ * But a byte may arrive after another call has taken its event.  So if the first look finds
+ * the descriptor readable and no event, this returns one after PATIENCE_MS, of a queue that
+ * may be empty.  Programs have to expect an event of an empty queue anyway.
  */
 static struct cq *wait_for_event(struct channel *ch, int *err)
 {

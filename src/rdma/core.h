@@ -5,17 +5,18 @@
  *     context -> pd -> mr, queue pair, shared receive queue, address handle
  *     context -> completion channel -> completion queue
  *
- * Each begins with libibverbs' struct, so a pointer of the program's is ours.  The
- * device runs inside the program's calls and has no thread:
+ * Each begins with libibverbs' struct, so a pointer that the program has is a pointer to
+ * ours.  The device runs inside the program's calls and has no thread:
  *
  *     post_send   post.c, tx.c: executes at once what it can; writes into this process's ring,
  *                 or straight into the receiver's memory (reach.c)
- *     poll_cq     cq.c: looks at the queue; if it is empty, moves on all queue pairs
- *                 that complete here: rx.c reads the peer's ring into posted
- *                 receives, tx.c goes on with what was blocked
+ *     poll_cq     cq.c: looks at the queue; if it is empty, runs all queue pairs that
+ *                 complete here: rx.c reads the peer's ring into posted receives, tx.c goes
+ *                 on with requests that were blocked
  *
- * Locks, in this order: xrc_domain.lock, cq.users_lock, qp.lock, xrc_domain.inner, srq.lock, cq.lock; self.lock, the
- * peers' and the context's are leaves.
+ * Locks, in this order: xrc_domain.lock, cq.users_lock, qp.lock, xrc_domain.inner,
+ * srq.lock, cq.lock.  A thread takes no other lock while it holds self.lock, the peers'
+ * lock or the context's.
  */
 #pragma once
 
@@ -219,8 +220,9 @@ struct qp {
 	uint32_t n_sent, n_used; /* messages; receives of the peer */
 	uint32_t n_known; /* receives that the peer had posted when we looked */
 	bool has_failed, peer_lies;
-	/* cq_progress() looks at other queue pairs before it fails a request because the peer's
-	 * process has ended.  So: such a failure has to wait; one is waiting. */
+	/* A request fails when the peer's process has ended, but cq_progress() looks at the
+	 * other queue pairs first.  puts_off_end: such a request waits now; has_put_off:
+	 * one waits. */
 	bool puts_off_end, has_put_off;
 	uint64_t blocked_ns; /* since when; 0: not */
 	/* Keys that messages withdraw which the peer has not read yet (mw.c). */
@@ -324,8 +326,8 @@ int rdma_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr,
 int rdma_dereg_mr(struct ibv_mr *mr);
 /* Where @sge lies, if its key allows @access within @pd; NULL. */
 void *mr_local(uint32_t pd, const struct ibv_sge *sge, uint32_t access);
-/* The same in the memory of @dir's owner, through its queue pair @qpn.  0: the key does
- * not allow it. */
+/* The same in the memory of @dir's owner, for a request to its queue pair @qpn.  0: the key
+ * does not allow it. */
 uint64_t mr_remote(const struct x_dir *dir, uint32_t pd, uint32_t qpn,
 		   uint32_t rkey, uint64_t addr, uint64_t length,
 		   uint32_t access);
@@ -421,10 +423,10 @@ void ud_linger(struct qp *qp);
 void ud_accept(void);
 
 /* reach.c */
-/* Copy between memory of this process and of the peer's: bytes, or -errno. */
-/* The parts in which an RDMA write puts @n bytes to @addr: a program may wait for the last byte,
- * and must find the others then.  Return: how many. */
+/* The parts in which an RDMA write stores @n bytes at @addr.  A program may wait for the
+ * last byte to change, and must find the others stored then.  Return: how many parts */
 unsigned reach_in_order(uint64_t addr, size_t n, struct iovec to[2]);
+/* Copy between memory of this process and of the peer's: bytes, or -errno. */
 ssize_t reach(struct peer *p, const struct iovec *local, unsigned n_local,
 	      const struct iovec *remote, unsigned n_remote, bool is_write);
 int reach_atomic(struct peer *p, uint64_t addr, bool is_swap, uint64_t compare,

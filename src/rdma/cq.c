@@ -4,9 +4,9 @@
  *
  *     tx.c, rx.c -> cq_push() -> ring -> rdma_poll_cq() -> the program
  *
- * A queue is memory of this process alone.  Completions of arrivals appear when the
- * program polls: an empty queue moves on its queue pairs first.  While the queue is
- * armed, its number in the directory tells peers to ring the channel's pipe.
+ * A queue is memory of this process alone.  Completions of arrivals appear when the program
+ * polls: a poll that finds the queue empty runs its queue pairs and looks again.  While the
+ * queue is armed, its number in the directory tells peers to ring the channel's pipe.
  */
 #include <errno.h>
 #include <sched.h>
@@ -290,10 +290,11 @@ static void tell_ends(struct cq *cq, bool looks)
 }
 
 /*
- * We know at once that a peer's process has ended.  Over a wire a request fails only when its
- * time-outs have passed, and before that all requests complete that the peer has answered, those of
- * other queue pairs as well.  Programs rely on this order: ibv_srq_pingpong gives up at the first
- * error.  So we look at all queue pairs first, and fail requests afterwards.
+ * We know at once that a peer's process has ended.  Over a wire a request fails only after
+ * its time-outs, and by then all requests that the peer has answered have completed, those
+ * of other queue pairs as well.  Programs rely on this order: ibv_srq_pingpong gives up at
+ * the first error.  So this function looks at all queue pairs first, and fails requests
+ * afterwards.
  */
 void cq_progress(struct cq *cq)
 {
@@ -388,8 +389,8 @@ void cq_show_arm(struct cq *cq, uint32_t kind)
 	store_rlx(&self_current->dir->cq[cq->idx].arm, cq->arm);
 }
 
-/* A peer that has looked at the number before it was stored has written its message
- * before, and this thread sees that. */
+/* A peer may look at the number before this call stores it, and then it does not ring.  But
+ * it wrote its message before it looked, so has_news() finds the message. */
 int rdma_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 {
 	struct cq *cq = container_of(ibcq, struct cq, cq);

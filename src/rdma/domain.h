@@ -3,8 +3,9 @@
  * rdma/domain.h - device memory, thread domains and parent domains
  *
  * Device memory is memory of this process that the program reaches by copies and by its
- * keys alone.  A thread domain promises that one thread uses what belongs to it; our locks
- * are cheap then anyway.  A parent domain is another pd with its parent's keys.
+ * keys alone.  A thread domain promises that one thread uses what belongs to it; we take
+ * our locks all the same, because a lock that no other thread takes is cheap.  A parent
+ * domain is another pd with its parent's keys.
  */
 #pragma once
 

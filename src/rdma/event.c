@@ -2,9 +2,9 @@
 /*
  * rdma/event.c - asynchronous events
  *
- * context.async_fd is an eventfd that counts them; ibv_get_async_event() takes one.
- * An event belongs to its object from when it is taken until it is acknowledged, and
- * the object's destruction waits for that.
+ * context.async_fd is an eventfd that counts them; ibv_get_async_event() takes one.  From
+ * then on, until the program acknowledges the event, the call that destroys the event's
+ * object waits.
  */
 #include <errno.h>
 #include <poll.h>

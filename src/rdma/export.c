@@ -48,8 +48,8 @@ int export_new(const char *name, size_t bytes, void **map)
 }
 
 /*
- * Open what process @pid has as descriptor @fd, if it is of type @type.  The first
- * step opens nothing, so that a file of the peer's choice cannot make us wait.
+ * Open what process @pid has as descriptor @fd, if it is of type @type.  The first open()
+ * has O_PATH and opens no file, so that a file of the peer's choice cannot make us wait.
  */
 static int open_checked(int pid, int fd, mode_t type, int flags)
 {
@@ -71,7 +71,7 @@ static int open_checked(int pid, int fd, mode_t type, int flags)
 	return got;
 }
 
-/* Memory files have no name in any file system.  One on a disk or a network could let
+/* Memory files have no name in any file system.  A file on a disk or a network could make
  * us wait. */
 static bool is_memory(int pid, int fd)
 {

@@ -5,13 +5,13 @@
  *     directory (one a process)    queue pairs, memory regions, completion queues
  *     queue pair (one each)        state, receive queue, a ring of messages to its peer
  *
- * Each is a memfd that only its owner can write: F_SEAL_FUTURE_WRITE forbids every
- * later writable mapping and every write().  So no process can change another's memory
- * here; it can only tell lies in its own, and readers check what they read.  There are
- * no locks: a reader takes a number, copies what it stands for, and bounds it.
+ * Each is a memfd that only its owner can write: F_SEAL_FUTURE_WRITE forbids every later
+ * writable mapping and every write().  So a process changes no memory of another process
+ * here.  It can only lie in its own memory, and readers check what they read.  There are no
+ * locks: a reader takes a number, copies what it stands for, and checks its bounds.
  *
- * A reader finds the files in /proc/PID/fd of the owner, which needs what ptrace(2)
- * calls read access: the same user, and no less privileged.
+ * A reader finds the files in /proc/PID/fd of the owner, which needs what ptrace(2) calls
+ * read access: the same user, and no less privileged.
  *
  * Pairs of release and acquire:
  *   E1  a message's bytes and header; `x_msg.stamp`   -> the receiver
@@ -152,8 +152,9 @@ struct x_qp {
 	alignas(CACHE_LINE) struct x_link link[N_LINKS];
 };
 
-/* A message's fragment in a ring; the next one is at a multiple of RING_LINE.  The receiver waits
- * for the stamp, so a short message is one cache line that goes from core to core. */
+/* A fragment of a message in a ring; the next one is at a multiple of RING_LINE.  The
+ * receiver waits for the stamp, so a short message costs the transfer of one cache line
+ * from core to core. */
 struct x_msg {
 	uint32_t length; /* of this fragment, which follows */
 	uint8_t op;
@@ -200,14 +201,14 @@ enum {
 static_assert(sizeof(struct x_msg) == RING_LINE, "one line");
 static_assert(sizeof(struct x_mr) == CACHE_LINE, "one line");
 
-/* Tells a message at @pos from what the ring had there one round before.  Never 0.
- * @ring_size: a power of two */
+/* The stamp of a message at @pos.  It differs from the stamp that the same place of the
+ * ring had one round before, and is never 0.  @ring_size: a power of two */
 static inline uint16_t msg_stamp(uint64_t pos, uint32_t ring_size)
 {
 	return (uint16_t)(pos >> __builtin_ctz(ring_size) | 0x8000);
 }
-/* How much of a queue pair's memory has which use.  A receive has no more room than the program
- * asked for: with room for all that the device allows, an idle queue pair would take ten times
+/* How a queue pair's memory is divided.  A receive has no more room than the program asked
+ * for: with room for all that the device allows, an idle queue pair would take ten times
  * the memory. */
 struct x_shape {
 	uint32_t n_recv, recv_sge, ring_size;

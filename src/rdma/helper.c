@@ -5,9 +5,10 @@
  *     an initiator -> a byte in our pipe -> this thread -> rx_run() of all queue pairs
  *
  * RDMA means that the owner of the memory need not call anything.  Where the kernel lets
- * initiators reach it, nobody needs a thread and there is none.  Otherwise there is one
- * for a process: from its first connection on if it can tell that it is not reachable
- * (Yama, not dumpable), else from the first request on that a call of the program finds.
+ * initiators reach this process's memory there is no thread, because nobody needs one.
+ * Otherwise a process has one thread.  It starts with the first connection if the process
+ * can tell that others cannot reach it (Yama, not dumpable), or else when a call of the
+ * program finds the first request.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rdma/lookup.c - whose is a name to which nobody can connect?
+ * rdma/lookup.c - which process has a name that nobody can connect to
+ *
+ *     /proc/net/unix -> inode -> /proc/PID/fd of processes that we may share memory with
  *
  * Anyone may connect to the unix socket of a block of QP numbers, and fill its backlog.
  * Then the kernel's list of unix sockets says which inode has the name, and /proc/PID/fd
  * which process has that inode.
- *
- *     /proc/net/unix -> inode -> /proc/PID/fd of processes that we may share memory with
  */
 #include <ctype.h>
 #include <dirent.h>

@@ -2,13 +2,13 @@
 /*
  * rdma/mcast.h - datagrams to groups, on this host and on others
  *
- *     rdma_attach_mcast()  an entry of the directory: group and queue pair
- *     mcast_send()         every directory of a process that we may share memory with is
- *                          looked through; each member gets the datagram as its own (ud.c);
- *                          one packet goes to all other hosts (wire_group.c)
+ *     rdma_attach_mcast()  writes group and queue pair into an entry of the directory
+ *     mcast_send()         looks through the directories of all processes that we may share
+ *                          memory with, and sends each member a datagram of its own (ud.c);
+ *                          sends one packet to all other hosts (wire_group.c)
  *
  * A sender lists the processes of the device once.  A process that joins its first group
- * knocks at the sockets of all others, and who was knocked at lists them again.
+ * knocks at the sockets of all others, and each of them then makes its list again.
  */
 #pragma once
 

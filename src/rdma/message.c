@@ -6,9 +6,8 @@
  *     long:  bytes straight into the receive that the message gets (reach.c), then a
  *            header; where the kernel refuses that, through the ring in fragments
  *
- * A receive that the peer has posted is its promise of memory; the n-th message gets the
- * n-th.  Without one a reliable sender waits and then fails, an unreliable one loses
- * the message.
+ * The n-th message goes into the n-th receive that the peer has posted.  Without a posted
+ * receive a reliable sender waits and then fails; an unreliable one loses the message.
  */
 #include "base/clock.h"
 #include "rdma/mw.h"
@@ -109,8 +108,8 @@ static int aim(const struct qp *qp, const struct x_qp *t,
 	return length ? -1 : n;
 }
 
-/* Straight into the receive that the message gets.  False: not that way; the ring's
- * way says what is wrong, if anything. */
+/* Copies the bytes straight into the receive that the message gets.  False: that is not
+ * possible; the way through the ring finds out what is wrong, if anything. */
 static bool place(struct qp *qp, struct swqe *w, const struct x_recv *r)
 {
 	struct iovec here[N_SGE], there[N_SGE];
@@ -137,8 +136,8 @@ uint64_t tx_rnr_ns(const struct qp *qp, const struct x_qp *t)
 		   : rnr_ns(load_rlx(&t->min_rnr)) * (qp->attr.rnr_retry + 1u);
 }
 
-/* How many receives are left.  The receiver changes its line with every message that it reads, so
- * we look there only when we know of none. */
+/* How many receives are left.  The receiver writes the line of n_posted again and again, so
+ * we read that line only when we know of no receive. */
 static uint32_t n_receives(struct qp *qp, const struct x_qp *t)
 {
 	uint32_t n = qp->n_known - qp->n_used;

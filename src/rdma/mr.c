@@ -113,9 +113,8 @@ static int entry_new(struct mr *mr, uint64_t iova)
 }
 
 /*
- * From here on no peer finds the region.  A peer that found it earlier may
- * still be inside an operation, and this waits for it: a peer shows that in
- * n_inside of its queue pair.
+ * From here on no peer finds the region.  A peer that found it earlier may still be inside
+ * an operation, which n_inside of its queue pair shows, and this waits for its end.
  */
 void entry_end(struct x_mr *m)
 {
@@ -139,7 +138,8 @@ static bool page_may(uintptr_t page, size_t size, bool is_write)
 }
 
 /* Whether all of the memory is mapped (MS_ASYNC only looks), and whether its first and its
- * last page allow the access.  A later copy to memory that does not would end the program. */
+ * last page allow the access.  A copy to memory that does not allow it would end the
+ * program later. */
 static bool is_usable(uintptr_t at, size_t length, bool is_write)
 {
 	size_t size = (size_t)sysconf(_SC_PAGESIZE);

@@ -2,15 +2,16 @@
 /*
  * rdma/mw.h - memory windows: a part of a memory region with a remote key of its own
  *
- *     rdma_alloc_mw()             an entry of the directory without a key
+ *     rdma_alloc_mw()             makes an entry of the directory without a key
  *     rdma_bind_mw(),
  *     IBV_WR_BIND_MW              the send queue writes the entry, and its key last
  *     IBV_WR_LOCAL_INV, a send
- *     with invalidate             the key is withdrawn
+ *     with invalidate             withdraws the key
  *
  * A window of type 1 is open to every queue pair of its protection domain, and binding it
- * anew gives it another key.  One of type 2 is open to the queue pair that has bound it (2B of
- * the specification), and has to be invalidated before it is bound again.
+ * anew gives it another key.  A window of type 2 is open to the queue pair that has bound
+ * it (2B of the specification), and the program has to invalidate it before it binds it
+ * again.
  */
 #pragma once
 
@@ -40,9 +41,9 @@ enum tx tx_local_inv(struct qp *qp, struct swqe *w);
 bool mw_invalidate(struct qp *qp, uint32_t rkey);
 
 /*
- * A message that withdraws a key of the peer's takes effect when the peer reads it.  What
- * comes later in the same send queue does not wait for that, so the sender remembers the key
- * as long.
+ * A send with invalidate withdraws a key of the peer only when the peer reads the message.
+ * Later requests of the same send queue do not wait for that.  So the sender remembers the
+ * key until then, and refuses requests that use it.
  */
 bool mw_has_room(struct qp *qp);
 void mw_sent_inv(struct qp *qp, uint32_t rkey);

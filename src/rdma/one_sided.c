@@ -2,8 +2,9 @@
 /*
  * rdma/one_sided.c - RDMA writes, reads and atomic operations
  *
- * The initiator executes them: it checks the key in the receiver's directory, and
- * copies (reach.c).  They are over when this returns.
+ * The initiator executes them: it checks the key in the receiver's directory, and copies
+ * (reach.c).  They are over when tx_one_sided() returns, unless the kernel refuses the
+ * copy: then the receiver executes them (ask.c).
  */
 #include <errno.h>
 #include <string.h>
@@ -72,9 +73,9 @@ static enum ibv_wc_status status_of(ssize_t err)
 }
 
 /*
- * This process says that it is inside before it reads the receiver's keys, and
- * the receiver withdraws a key before it looks who is inside.  So memory that
- * is no longer registered is not touched.
+ * This process says that it is inside before it reads the receiver's keys.  The receiver
+ * withdraws a key before it looks who is inside.  So nobody touches memory that is no
+ * longer registered.
  */
 static enum ibv_wc_status operate(struct qp *qp, struct swqe *w,
 				  const struct x_qp *t, uint32_t pd)

@@ -20,8 +20,8 @@
 static struct lock peers_lock;
 static struct peer *peers;
 
-/* The process at the other end of a connection to @block's name, if we may share memory
- * with it, and its pidfd in *@pidfd; -errno. */
+/* Connects to @block's name.  Return: the process at the other end, if we may share memory
+ * with it, with its pidfd in *@pidfd; or -errno */
 static int connect_to(uint32_t block, int s, int *pidfd)
 {
 	struct sockaddr_un un;
@@ -32,8 +32,8 @@ static int connect_to(uint32_t block, int s, int *pidfd)
 	int err = trust_check(s), pid = channel_pid(s);
 	if (err || pid <= 0)
 		return err ? err : -ESRCH;
-	/* While we are connected to it, the listener is there, and so is its
-	 * number. */
+	/* While the connection exists the listener's process exists, so no other process
+	 * has its number. */
 	*pidfd = (int)rawcall(SYS_pidfd_open, pid, 0);
 	return *pidfd < 0 ? *pidfd : pid;
 }
@@ -219,8 +219,8 @@ static int open_fd(struct remote *r, int fd, uint32_t qpn)
 		r->x = map;
 		err = adopt(r, qpn);
 	}
-	/* The process that the number led to may have ended meanwhile, and
-	 * another process may have the number. */
+	/* The process may have ended before we opened its memory, and another process may
+	 * have got its number. */
 	if (!err && peer_has_ended(r->peer))
 		err = -ESRCH;
 	if (err)

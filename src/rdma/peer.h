@@ -6,8 +6,8 @@
  *               -> proto/shm/trust.h: may we?  -> /proc/PID/fd -> the directory
  *               -> the queue pair's memory
  *
- * A process that has died is noticed through its pidfd.  What it has exported stays
- * readable, so that messages sent before are still received.
+ * We notice by its pidfd that a process has died.  What it has exported stays readable, so
+ * that a receiver still gets the messages that it sent before.
  */
 #pragma once
 
@@ -51,8 +51,9 @@ struct remote {
 	} bell[3];
 };
 
-/* Is there a message at @pos of its ring?  At the ring's beginning that is said elsewhere: a ring
- * that nobody has written takes no memory, and in one of a former life there may be a stamp. */
+/* Is there a message at @pos of its ring?  For the first message the ring's memory does not
+ * say it, but has_begun does: a look at a ring that nobody has written would make the
+ * kernel give it memory, and a queue pair that was reset may have left a stamp there. */
 static inline bool remote_has_message(const struct remote *r, uint64_t pos)
 {
 	const struct x_msg *m =
@@ -63,8 +64,8 @@ static inline bool remote_has_message(const struct remote *r, uint64_t pos)
 			   : load_acq(&r->x->has_begun) != 0;
 }
 
-/* Find a queue pair.  -ENOENT: nobody has the number; -EPERM, -EXDEV: it is a
- * stranger's; -errno. */
+/* Find a queue pair.  Return: 0; -ENOENT: nobody has the number; -EPERM, -EXDEV: its
+ * process is one that we may not share memory with; or another -errno */
 MUST_CHECK int remote_open(struct remote *r, uint32_t qpn);
 /* The same of what process @pid has as descriptor @fd. */
 MUST_CHECK int remote_adopt(struct remote *r, int pid, int fd, uint32_t qpn);

@@ -2,8 +2,8 @@
 /*
  * rdma/post.c - what a program posts, checked and copied
  *
- * Errors that ibv_post_send(3) returns at once are found here; wrong keys and the like
- * are completions.
+ * This file finds the errors that ibv_post_send(3) returns at once.  Wrong keys and the
+ * like become completions with an error.
  */
 #include <errno.h>
 #include <string.h>
@@ -247,8 +247,8 @@ int rwqe_fill(struct rwqe *w, const struct ibv_recv_wr *wr, uint32_t max_sge)
 			*(p) = (v);                                            \
 	} while (0)
 
-/* Show a receive to the peer, which looks its keys up when it uses them.  Programs post the same
- * receives again and again. */
+/* Show a receive to the peer, which checks its keys when it uses them.  Programs post the
+ * same receives again and again, so this stores only what differs. */
 static void publish(struct qp *qp, const struct rwqe *w)
 {
 	uint32_t at = qp->rq_head & (qp->rq_size - 1);

@@ -53,8 +53,8 @@ static size_t swqe_bytes(const struct ibv_qp_cap *cap)
 	return offsetof(struct swqe, sge) + (room + 7) / 8 * 8;
 }
 
-/* Receives come first in the mapping, since a queue pair that waits for messages has posted its
- * receives, and has not used its send queue.  malloc() would touch all pages. */
+/* Receives come first in the mapping: a queue pair that only waits for messages has posted
+ * receives and never touches the pages of its send queue.  malloc() would touch all pages. */
 static int map_queues(struct qp *qp)
 {
 	size_t rq = qp->rq_bytes * qp->rq_size;
@@ -76,8 +76,8 @@ static int make_queues(struct qp *qp)
 
 	cap->max_send_wr = MAX(cap->max_send_wr, 1u);
 	cap->max_send_sge = MAX(cap->max_send_sge, 1u);
-	/* As the kernel's software device: inline bytes have the room of the sges that they
-	 * come in place of.  rdma_xclient asks for none, and posts 16. */
+	/* As with the kernel's software device, inline bytes may fill the room of the sges
+	 * that they replace.  rdma_xclient asks for no inline bytes, and posts 16. */
 	cap->max_inline_data =
 	    MAX(cap->max_inline_data,
 		cap->max_send_sge * (uint32_t)sizeof(struct ibv_sge));

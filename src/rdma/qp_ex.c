@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rdma/qp_ex.c - ibv_wr_start() and its kin
+ * rdma/qp_ex.c - ibv_wr_start() and the calls that go with it
  *
  *     ibv_wr_start()      takes the queue pair's lock
  *     ibv_wr_send() ...   begins a request; the one before it goes to the send queue
- *     ibv_wr_set_sge()    what the request is about
+ *     ibv_wr_set_sge()    says which bytes the request is about
  *     ibv_wr_complete()   executes what the send queue has, and releases the lock
  *
- * A request becomes an ibv_send_wr, so there is one way to post.
+ * A request becomes an ibv_send_wr, so all requests are posted by the same code.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -2,15 +2,15 @@
 /*
  * rdma/reach.c - memory of other processes, read and written in place
  *
- *     reach()         process_vm_readv() or process_vm_writev()
- *     reach_in_order()  into which parts of memory an RDMA write goes
- *     reach_atomic()  a read, a comparison and a write under a lock
+ *     reach()           process_vm_readv() or process_vm_writev()
+ *     reach_in_order()  the parts in which an RDMA write stores its bytes
+ *     reach_atomic()    a read, a comparison and a write under a lock
  *
  * The kernel decides who may: the same user, no less privileged, and what Yama says.
- * Atomic operations of all processes on one process's memory take turns by flock() on
- * that process's directory, which the kernel releases when a holder dies.  They are
- * atomic among each other, not towards the owner's own instructions: that is what
- * IBV_ATOMIC_HCA promises.
+ * Atomic operations of all processes on one process's memory take turns by flock() on that
+ * process's directory, which the kernel releases when a holder dies.  They are atomic among
+ * each other, not towards the owner's own instructions: that is what IBV_ATOMIC_HCA
+ * promises.
  */
 #include <errno.h>
 #include <sched.h>
@@ -56,9 +56,10 @@ ssize_t reach(struct peer *p, const struct iovec *local, unsigned n_local,
 }
 
 /*
- * The kernel copies by one string instruction for a page, and a processor may carry out the stores
- * of one instruction in any order.  Those of two keep theirs.  So the last word is a part of its own.
- * Within a cache line no order was seen to be wrong, and the second part costs 0.25 us.
+ * The kernel copies each page with one string instruction, and a processor may carry out
+ * the stores of one instruction in any order.  The stores of two instructions stay in
+ * order.  So the last word is a part of its own.  Within a cache line we have never seen a
+ * wrong order, and a second part costs 0.25 us.
  */
 unsigned reach_in_order(uint64_t addr, size_t n, struct iovec to[2])
 {

@@ -5,8 +5,8 @@
  *     swqe of the send queue -> struct roce_wr -> roce/conn.h -> wire.c
  *     wire.c -> roce/conn.h -> posted receives, registered memory, completions
  *
- * The caller holds the queue pair's lock.  Memory that a peer reads or writes is copied by
- * the kernel (serve.c says why).
+ * The caller holds the queue pair's lock.  The kernel copies the bytes that a peer reads or
+ * writes; serve.c says why.
  */
 #include <errno.h>
 #include <sched.h>

@@ -2,8 +2,8 @@
 /*
  * rdma/roce_ud.c - datagrams to and from other hosts
  *
- * One packet each.  What arrives begins with a global route header of 40 bytes, which
- * has the addresses as GIDs: as for datagrams of the same host (rx.c).
+ * A datagram is one packet.  As with datagrams of the same host (rx.c), the receive begins
+ * with a global route header of 40 bytes, which has the addresses as GIDs.
  */
 #include <endian.h>
 #include <string.h>

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rdma/rx.c - what arrives
+ * rdma/rx.c - reads what peers of this host have sent
  *
  *     the peer's ring -> rx_header()   one header, copied and bounded
  *                     -> rx_fragment() bytes into a posted receive
  *                     -> the queue pair's completion queue
  *
- * The peer may write anything at any time.  A header is copied once; its length is bounded, and
- * the copy of its bytes starts over at the ring's end, so the copy stays in the mapping.  If the
- * peer changes bytes during the copy, or has not written them, the program gets wrong bytes from
- * that peer, and nothing worse happens.  A header with impossible values ends this queue pair.
+ * The peer may write anything at any time.  So rx_header() copies a header once and bounds
+ * its length, and the copy of the message's bytes starts over at the ring's end: it never
+ * leaves the mapping.  If the peer changes bytes during the copy, or has not written them,
+ * the program gets wrong bytes from that peer, and nothing worse happens.  A header with
+ * impossible values ends this queue pair.
  *
  * Runs in a thread that polls; the caller holds the queue pair's lock.
  */
@@ -237,8 +238,8 @@ static bool is_request(const struct x_msg *m)
 	return m->op >= MSG_WRITE && m->op <= MSG_ATOMIC;
 }
 
-/* The sender waited for a receive of the shared queue and has failed: it was told that
- * nothing arrived. */
+/* The sender has waited for a receive of the shared queue, and has failed its request: its
+ * program believes that nothing arrived.  So drop the message. */
 static bool is_given_up(const struct qp *qp, const struct remote *r)
 {
 	return qp_shares(qp) && type_is_reliable(qp->init.qp_type) &&

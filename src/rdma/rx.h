@@ -8,8 +8,8 @@
 
 #include "rdma/core.h"
 
-/* Where @n bytes of the receive lie, from @off on.  Return: the number of pieces, or a
- * negative enum ibv_wc_status */
+/* Finds where @n bytes of the receive lie, from @off on.  Return: the number of pieces, or
+ * a negative enum ibv_wc_status */
 int rx_map(struct qp *qp, const struct rwqe *w, uint32_t off, uint32_t n,
 	   struct iovec *iov);
 /* Writes the global route header with which a datagram of this host begins. */

@@ -45,8 +45,8 @@ socklen_t self_socket_name(struct sockaddr_un *un, uint32_t block)
 			   (size_t)n);
 }
 
-/* Bind a block's name.  Numbers 0 and 1 are special, and so is the highest one (mcast.h): the
- * first block and the last one are nobody's. */
+/* Bind a block's name.  QP numbers 0 and 1 are special, and so is the highest one
+ * (mcast.h), so no process has the first block or the last one. */
 static int bind_block(int s, uint32_t *block)
 {
 	uint32_t at = 0;
@@ -118,8 +118,8 @@ static void self_close(struct self *s)
 		libc.close(s->helper[i]);
 }
 
-/* The parent's name and memory stay the parent's alone.  The program may still hold
- * objects of it, which refuse to be used. */
+/* Only the parent has its name and its memory.  The program may still hold objects of the
+ * parent, and calls on those fail. */
 static void in_child(void)
 {
 	lock_after_fork();
@@ -174,8 +174,8 @@ int self_find_qp(struct self *s)
 {
 	static uint32_t next;
 
-	/* Take the number that has been unused for longest, so that late peers
-	 * of an old queue pair do not reach a new one. */
+	/* Take the number that has been unused for longest, so that a peer of an old queue
+	 * pair that sends late does not reach a new one. */
 	for (uint32_t i = 0; i < N_QPS; i++) {
 		uint32_t at = (next + i) % N_QPS;
 

@@ -5,13 +5,13 @@
  *     self_get() -> a directory of our own, under a name that stands for a block of
  *                   QP numbers
  *
- * The name is a listening unix socket's, in the abstract name space: "osf-rdma/" and
- * the block.  Whoever binds it has the block's QP numbers; it goes away with the
- * process.  A stranger who binds names takes numbers from us, no more: who connects
- * asks the kernel whose the name is (rdma/peer.h).
+ * The name is that of a listening unix socket in the abstract name space: "osf-rdma/" and
+ * the block.  The process that binds it has the block's QP numbers, until it ends.  A
+ * stranger who binds such names takes numbers away from us and gets nothing else, because
+ * whoever connects asks the kernel which process has the name (rdma/peer.h).
  *
- * After a fork the child has none of this: its parent's objects refuse all calls
- * there, and the child's own device is a new one.
+ * After a fork the child has none of this: its parent's objects refuse all calls there, and
+ * the child's own device is a new one.
  */
 #pragma once
 

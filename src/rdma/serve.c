@@ -5,9 +5,10 @@
  *     the peer's ring -> MSG_WRITE, MSG_READ, MSG_ATOMIC -> serve() -> our memory
  *                                    the ring of replies <-
  *
- * The keys are looked up here again, whatever the initiator has found.  Our own memory is
- * copied by the same system calls that are refused to others: where the program has unmapped
- * what it has registered they fail, and a copy would end the process.
+ * This file checks the keys again, whatever the initiator has found.  It copies our own
+ * memory by process_vm_readv() and process_vm_writev(), as an initiator would.  If the
+ * program has unmapped memory that it has registered, these calls fail; a plain copy would
+ * end the process.
  *
  * Runs in a thread that polls, or in the helper; the caller holds the queue pair's lock.
  */

@@ -9,7 +9,7 @@
 
 #include "rdma/core.h"
 
-/* serve.c: execute one request, whose bytes lie at @pos of @r's ring.  False: it has to
+/* serve.c: executes one request, whose bytes lie at @pos of @r's ring.  False: it has to
  * wait, for room or for a lock. */
 bool serve(struct qp *qp, const struct remote *r, const struct x_msg *m,
 	   uint64_t pos);
@@ -26,8 +26,8 @@ enum serve_how {
 	SERVE_WRITE_END, /* the last bytes of an RDMA write: reach_in_order() */
 };
 
-/* Between @bytes and this process's own memory, which the program may have unmapped.  False:
- * it has. */
+/* Copies between @bytes and this process's own memory.  False: the program has unmapped
+ * that memory. */
 bool serve_copy(void *bytes, uint64_t addr, size_t n, enum serve_how how);
 /* An atomic operation on that memory, among those of all processes. */
 bool serve_own_atomic(uint64_t addr, bool is_swap, uint64_t swap_add,

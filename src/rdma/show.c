@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rdma/show.c - which packets two hosts would have exchanged for what was done; see rdma/show.h
+ * rdma/show.c - which packets two hosts would have exchanged for what was done; see
+ * rdma/show.h
  *
  *     a request    first, middle and last packets of the path's MTU, numbered on from sq_psn
  *     its answer   an acknowledgement, the bytes that were read, or a refusal
  *     an arrival   the same packets in the other direction, numbered on from rq_psn
  *
- * A sender that shows its packets puts the number of the next one into its messages, so that the
- * receiver's numbers skip what the receiver does not see: writes and reads of its memory.
- * The receiver believes such a number only if it is ahead of its own.
+ * A receiver does not see writes and reads of its memory, which take numbers as well.  So a
+ * sender that shows its packets puts the number of the next packet into its messages, and
+ * the receiver goes on with that number.  The receiver believes a number only if it is
+ * ahead of its own.
  *
- * The kernel copies the program's bytes (serve_copy()): the program may have unmapped them.
+ * The kernel copies the program's bytes (serve_copy()), because the program may have
+ * unmapped them.
  */
 #include <endian.h>
 #include <string.h>

@@ -7,11 +7,12 @@
  *         -> port/tap.h -> osf tap
  *
  * Between two processes of one host no packet exists: a message is a copy.  While somebody
- * reads, each side of a queue pair shows the packets that two hosts would have exchanged
- * for what it has done, and numbers them from the queue pair's sq_psn and rq_psn on.  What
- * a peer does in the memory of a process without its help is shown by the peer alone.
+ * reads the tap, each side of a queue pair shows the packets that two hosts would have
+ * exchanged for what this side has done, and numbers them from the queue pair's sq_psn and
+ * rq_psn on.  If a peer writes or reads a process's memory without its help, only the peer
+ * shows that.
  *
- * Nobody reads: each message costs a load and a branch or two.  Callers ask
+ * While nobody reads, a message costs a load and a branch or two more.  Callers ask
  * show_is_wanted() first.
  */
 #pragma once

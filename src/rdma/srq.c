@@ -2,8 +2,8 @@
 /*
  * rdma/srq.c - shared receive queues
  *
- * Memory of this process alone: which queue pair gets which receive is decided when
- * the message is read from its ring.
+ * A shared receive queue is memory of this process alone: the process decides which queue
+ * pair gets a receive when it reads the message from the ring.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -6,14 +6,14 @@
  *     tx_run()            sq[sq_sent++]          executed, in order
  *     complete()          sq[sq_done++] -> CQ    in order
  *
- * A message is executed when the receiver cannot miss it: its bytes lie in a ring that
- * the receiver reads before anything later, and a receive for it is posted.  So it
- * completes at once, whether the receiver polls or not.  With a shared receive queue
- * nobody but its owner can know which receive a message gets, so it completes when the
- * receiver says so.
+ * tx_run() executes a message when the receiver cannot miss it: the receiver has posted a
+ * receive for it, and reads the message's place in the ring before anything later.  So the
+ * message completes at once, whether the receiver polls or not.  With a shared receive
+ * queue only its owner knows which receive a message gets, so the message completes when
+ * the receiver says so.
  *
- * RDMA writes, reads and atomic operations are over when tx_run() has executed them; where
- * the receiver has to execute them, when it says so.
+ * RDMA writes, reads and atomic operations are over when tx_run() has executed them.  If
+ * the receiver has to execute them, they are over when the receiver says so.
  */
 #include <string.h>
 
@@ -100,8 +100,8 @@ static bool was_last(struct qp *qp, const struct swqe *w)
 	return !w->needs_reply && is_acked(qp, w);
 }
 
-/* Nobody has acknowledged @w, or replied to it, at the first look.  True: it is over all the
- * same, because it failed, or because the receiver has done it and then ended. */
+/* The first look has found no acknowledgement of @w and no reply to it.  Return: whether @w
+ * is over anyway: it has failed, or the receiver has done it and has ended since. */
 static bool is_over(struct qp *qp, struct swqe *w)
 {
 	const struct x_qp *t = tx_receiver(qp);

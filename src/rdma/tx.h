@@ -35,8 +35,8 @@ const struct x_recv *tx_find_recv(struct qp *qp, struct swqe *w,
 /* How long to wait for a receive; 0: for ever. */
 uint64_t tx_rnr_ns(const struct qp *qp, const struct x_qp *t);
 
-/* Say that we are inside the receiver's memory: it waits for that before it gives memory
- * up.  What allows us to be there is to be looked at in between. */
+/* Says that we are inside the receiver's memory.  The receiver waits for tx_leave() before
+ * it lets the program free memory.  The caller checks the keys between the two calls. */
 static inline void tx_enter(struct qp *qp)
 {
 	store_rlx(&qp->x->n_inside, 1);

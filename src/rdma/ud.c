@@ -2,15 +2,16 @@
 /*
  * rdma/ud.c - datagrams
  *
- *     sender: a ring for each receiver, exported as a queue pair's memory is
- *             connects to the receiver's unix socket and says where the ring is
+ *     sender:   makes a ring for each receiver, exported as a queue pair's memory is;
+ *               connects to the receiver's unix socket and says where the ring is
  *     receiver: accepts, checks who it is, maps the ring, shows in x_qp.link[] how
- *             far it has read
+ *               far it has read
  *
- * A datagram that finds no receive is lost, and so is one whose ring stays full: a
- * sender waits for a second for a receiver that does not read, and no more until it does.
- * So long, too, the end of a queue pair waits for who reads: its ring ends with it.  A
- * stranger's connection is closed before anything is received from it.
+ * A datagram that finds no receive is lost.  So is a datagram that finds its ring full for
+ * a second; as long as that receiver then does not read, the sender no longer waits for it.
+ * The ring ends with its queue pair, so the end of a queue pair also waits up to a second
+ * for receivers to read.  The receiver closes a stranger's connection without receiving
+ * anything from it.
  */
 #include <errno.h>
 #include <poll.h>
@@ -65,8 +66,8 @@ static int greet_once(uint32_t block, const struct hello *h)
 	return err;
 }
 
-/* Between the two calls the receiver may wait for us in vain and hang up: send() then says
- * EPIPE. */
+/* Between our connect() and send(), the receiver may give up waiting for the greeting and
+ * hang up.  Then send() fails with EPIPE, and we try again. */
 int ud_greet(uint32_t block, const struct hello *h)
 {
 	int err = -EPIPE;
@@ -248,8 +249,9 @@ int ud_send(struct qp *qp, struct swqe *w)
  * The receiver.
  */
 
-/* A greeting on @ch, of one we may share memory with.  One that is not there by now must not
- * come later, and get lost: its sender is to hear of it, and to greet again. */
+/* Receives the greeting of a process that we may share memory with.  If it has not come
+ * within HELLO_MS, this shuts the connection.  So a greeting that would come later fails at
+ * its sender, who then greets again, and does not get lost. */
 static bool receive_hello(int ch, struct hello *h)
 {
 	struct pollfd pfd = { ch, POLLIN, 0 };

@@ -67,8 +67,8 @@ static bool is_inside_since(const struct qp *qp, uint64_t since)
 	return true;
 }
 
-/* A queue pair's mapping stays while its lock is held, which no thread holds while it
- * waits for a peer. */
+/* While we hold a queue pair's lock, its mapping stays.  No thread holds that lock while it
+ * waits for a peer, so we do not wait long for the lock. */
 void users_wait_inside(void)
 {
 	GUARD(&lock);

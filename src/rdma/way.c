@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rdma/way.c - the way to the receiver: is it there, has its ring room, and how long
- * does a request wait; see rdma/tx.h
+ * rdma/way.c - the way to the receiver; see rdma/tx.h
+ *
+ * Is the receiver there, does its ring have room, and how long does a request wait?
  */
 #include <string.h>
 

@@ -22,8 +22,9 @@
 #define SMALL 512u /* bytes of packets */
 #define THOROUGH_POLLS                                                         \
 	64u /* that found nothing, from one full look to the next */
-/* Polls from one look at the clock to the next.  The thread looks itself unless there are more of
- * them in a millisecond (POLLS_MANY of wire_help.c). */
+/* The program's polls look at the clock once in so many.  If the program polls less often
+ * than POLLS_MANY times in a millisecond (wire_help.c), the thread looks at the clock
+ * itself. */
 #define TIME_POLLS 16u
 /* Polls that find nothing: so long an acknowledgement waits for the program to answer. */
 #define LATE_POLLS 4u
@@ -45,8 +46,8 @@ static uint8_t *buffers;
 static bool is_polled;     /* by the program, not by the thread */
 static struct qp *late;    /* its acknowledgement waits */
 static uint32_t n_waiting; /* polls since then */
-/* There may be more than one datagram: the poll before found something, or what came last was
- * more than a short message and an acknowledgement. */
+/* More than one datagram may be there: the last poll found something, or the last datagrams
+ * were larger than a short message and an acknowledgement. */
 static bool was_found, was_large;
 
 /* What recvmmsg() fills, under rx_lock. */
@@ -90,8 +91,8 @@ static bool is_unwanted(void)
 	return value && !strcmp(value, "0");
 }
 
-/* The caller may hold a queue pair's lock: as long as the port is not open, nobody who holds
- * rx_lock wants one. */
+/* The caller may hold a queue pair's lock.  That is no deadlock: until the port is open, no
+ * thread that holds rx_lock takes the lock of a queue pair. */
 int wire_open(void)
 {
 	static uint64_t failed_ns;
@@ -190,8 +191,9 @@ socklen_t wire_sockaddr(const uint8_t *addr, bool is_v6,
 	return sizeof(*in6);
 }
 
-/* Where a datagram came from, and which of our addresses it was sent to.  The sockets may be
- * another process's, which may have set other options. */
+/* Finds where a datagram came from, and which of our addresses it was sent to.  Another
+ * process may have made the socket and set other options, so each option's message may be
+ * missing. */
 static bool flow_of(struct msghdr *msg, struct roce_flow *f, uint32_t *part)
 {
 	const struct sockaddr_in *in = msg->msg_name;
@@ -249,8 +251,9 @@ void wire_detach(struct qp *qp)
 }
 
 /*
- * The end of a batch.  A program that polls may answer at once, and a packet costs as much
- * as two that leave together: so the acknowledgement of one queue pair waits for that.
+ * The end of a batch.  A program that polls may answer at once, and then the
+ * acknowledgement and the answer leave in one system call, which costs as much as one
+ * packet.  So the acknowledgement of one queue pair waits for the program's answer.
  */
 static void end_batch(struct qp *qp)
 {
@@ -271,9 +274,10 @@ static void send_late(void)
 	wire_flush();
 }
 
-/* A program that ends without destroying its queue pairs has been given what the peer waits
- * to have acknowledged.  The thread may be about to do it: then this waits, but not for long,
- * because a signal handler may call exit() inside such a batch. */
+/* The program may end without destroying its queue pairs.  It has got messages whose
+ * acknowledgement we still keep back, and the peer waits for that, so send it now.  The
+ * thread may be about to do so; wait for it, but not for long, because a signal handler may
+ * call exit() while its own thread holds rx_lock. */
 __attribute__((destructor)) static void end(void)
 {
 	uint64_t until = wire_is_open ? now_ns() + END_NS : 0;
@@ -400,8 +404,8 @@ static void take_packets(const struct wire_packets *m, bool is_first_hand,
 {
 	uint16_t id = 0;
 
-	/* The sender's kernel numbers packets of one call, and ours has put packets together
-	 * that follow each other. */
+	/* The sender's kernel gives the packets of one call consecutive identifications,
+	 * and our kernel joins only packets that follow each other. */
 	for (size_t off = 0, n; off < m->n; off += n, id++) {
 		n = MIN(m->n - off, (size_t)m->part);
 		uint32_t block = block_of(m->bytes + off, n);

@@ -5,11 +5,12 @@
  *     a queue pair's machine (roce/conn.h) -> wire_put() ... wire_flush() -> UDP port 4791
  *     UDP port 4791 -> wire_progress() -> the queue pair of the packet's number
  *
- * wire_progress() runs in the program's own polls.  Where a program does not poll, a
- * thread does it: an RDMA write or read has to be answered at any time.  That thread starts
+ * wire_progress() runs in the program's own polls.  An RDMA write or read needs an answer
+ * at any time, so a thread calls it when the program does not poll.  That thread starts
  * with the port and sleeps while the program polls.
  *
- * Locks: wire.rx_lock, then a queue pair's; wire.tx_lock is a leaf.
+ * Locks: wire.rx_lock, then a queue pair's; a thread that holds wire.tx_lock takes no
+ * other.
  */
 #pragma once
 
@@ -29,21 +30,21 @@ void wire_gid(const struct roce_flow *f, const uint8_t *addr,
 void wire_put(const struct roce_flow *f, struct roce_head *h,
 	      const struct iovec *iov, int n);
 void wire_flush(void);
-/* Packets for @qp may come from now on, or not any more.  The latter waits for who is
- * inside: the caller holds no lock. */
+/* wire_attach(): packets for @qp may come from now on.  wire_detach(): none comes any more;
+ * it waits until no thread handles one, so the caller holds no lock. */
 void wire_attach(struct qp *qp);
 void wire_detach(struct qp *qp);
-/* A queue pair of this process enters a group, or leaves it.  A group that cannot be joined is
- * one of this host alone. */
+/* A queue pair of this process enters a group, or leaves it.  If the kernel refuses to join
+ * the group, it has members on this host alone. */
 void wire_group_join(const union ibv_gid *gid);
 void wire_group_leave(const union ibv_gid *gid);
 /* Somebody has to call wire_progress() at @ns. */
 void wire_wake_at(uint64_t ns);
 /* Start the thread. */
 void wire_help(void);
-/* Receive what is there, and do what time demands.  @is_thread: the thread does it, also what
- * rarely comes: from other processes, and for special numbers.  False: another thread is at
- * it. */
+/* Receives the packets that are there, and does what is due.  @is_thread: the caller is the
+ * thread, which also receives what comes rarely: packets from other processes, and for
+ * special numbers.  False: another thread is doing it. */
 bool wire_progress(bool is_thread);
 extern bool wire_is_open;
 /* The same in a program's poll that has found nothing. */

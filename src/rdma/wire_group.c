@@ -2,11 +2,12 @@
 /*
  * rdma/wire_group.c - datagrams of other hosts to groups
  *
- * The group is one of IP's: its GID is the address.  A process has a socket for each group that
- * it is a member of, bound to the group's address: the kernel gives every such socket of the
- * host a copy, so nobody hands packets on.  The sockets that all processes share get none
- * (IP_MULTICAST_ALL), and what this host sends does not come back (IP_MULTICAST_LOOP), because
- * members on this host have it already (mcast.c).
+ * A group of the device is a multicast group of IP: its GID is the address.  A process has
+ * a socket for each group that it is a member of, bound to the group's address.  The kernel
+ * gives every such socket of the host a copy, so no process has to forward packets.  The
+ * sockets that all processes share get no copy (IP_MULTICAST_ALL).  What this host sends
+ * does not come back (IP_MULTICAST_LOOP), because members on this host have it already
+ * (mcast.c).
  */
 #include <errno.h>
 #include <string.h>

@@ -2,9 +2,9 @@
 /*
  * rdma/wire_help.c - the thread that answers other hosts while the program does not poll
  *
- * While the program polls, it receives by itself: the thread sleeps for
- * a millisecond at a time.  Otherwise it sleeps in poll() for a packet, or for the time at
- * which a queue pair wants to be woken.
+ * While the program polls, the program receives by itself, and the thread sleeps for a
+ * millisecond at a time.  Otherwise the thread sleeps in poll(), until a packet comes or a
+ * queue pair's deadline expires.
  */
 #include <errno.h>
 #include <poll.h>

@@ -38,12 +38,13 @@ struct wire_packets {
 	uint32_t part;
 };
 
-/* wire_port.c: the sockets.  0; -EADDRINUSE: a stranger has the port, or nobody who shares
- * it answers; -errno. */
+/* wire_port.c: makes the sockets, or gets them from another process.  Return: 0;
+ * -EADDRINUSE: a stranger has the port, or no process that shares it answers; or another
+ * -errno */
 MUST_CHECK int wire_open_port(void);
 void wire_close_port(void);
-/* How many datagrams of a socket's there were, at most @at_most, each into a header of @to;
- * -1: see errno. */
+/* Receives at most @at_most datagrams, each into a header of @to.  Return: how many; -1:
+ * see errno */
 int wire_recv(int fd, struct mmsghdr *to, int at_most);
 /* To all processes but this one. */
 void wire_forward_all(const struct wire_packets *p);

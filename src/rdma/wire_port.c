@@ -6,15 +6,17 @@
  *            -> the process whose block of numbers that socket stands for
  *            -> or, by wire_forward(), another one whose block has the same socket
  *
- * The sockets are one group of SO_REUSEPORT.  A classic BPF program chooses by the number's
- * block, and its answer is a position in the group.  If a socket of the group were closed,
- * the positions of others would change.  So every process has all of them, and they live
- * for as long as any process does: the first one makes them, and each later one asks a
- * process that has them (SCM_RIGHTS).  A process reads the socket of its own block, and the
- * thread of each also reads socket 0, whose packets are for special numbers.
+ * The sockets are one group of SO_REUSEPORT.  A classic BPF program chooses the socket by
+ * the number's block, and its answer is a position in the group.  If a process closed a
+ * socket of the group, the positions of others would change.  So every process has all of
+ * the sockets, and they live for as long as any process does: the first process makes them,
+ * and each later one asks a process that has them (SCM_RIGHTS).  A process reads the socket
+ * of its own block, and the thread of each also reads socket 0, whose packets are for
+ * special numbers.
  *
- * Each process has a name, osf-roce/BLOCK, of a unix socket for that.  Anybody may send to
- * it: the kernel says which user the sender is, and others are not heard.
+ * For that each process has a unix socket with a name, osf-roce/BLOCK.  Anybody may send to
+ * it.  The kernel says which user the sender is, and the process drops what other users
+ * send.
  */
 #include <errno.h>
 #include <linux/filter.h>
@@ -80,8 +82,8 @@ static int bind_name(const char *what)
 
 static void set(int fd, int level, int name, int value)
 {
-	/* What is not there costs speed, or a length that is too long for the
-	 * way. */
+	/* Errors do not matter: without one of these options the device is slower, or a
+	 * message that is too long for the path fails. */
 	(void)libc.setsockopt(fd, level, name, &value, sizeof(value));
 }
 
@@ -373,8 +375,7 @@ static bool ask(const char *who, int *fds)
 	return false;
 }
 
-/* The names of all other processes, one after the other, until @visit says that it is
- * enough. */
+/* Calls @visit with the name of each other process, until it returns true. */
 static bool each_name(bool (*visit)(const char *who, void *arg), void *arg)
 {
 	static const char prefix[] = "@osf-roce/";
@@ -419,8 +420,8 @@ void wire_forward_all(const struct wire_packets *p)
 	each_name(forward_one, (void *)p);
 }
 
-/* recvmmsg() takes longer than recvmsg() and looks for a second datagram, which a program that
- * waits for an answer does not have. */
+/* For one datagram recvmsg() is quicker: recvmmsg() also looks for a second one, and a
+ * program that waits for one answer has no second one. */
 int wire_recv(int fd, struct mmsghdr *to, int at_most)
 {
 	if (at_most > 1)

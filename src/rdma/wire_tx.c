@@ -5,8 +5,9 @@
  *     wire_put() -> run: packets of one size to one host, the last one may be shorter
  *     wire_flush() -> one sendmsg(), which the kernel cuts up (UDP_SEGMENT)
  *
- * The ICRC covers the identification of the IPv4 header.  The kernel numbers the parts of
- * one call from 0 on, and single datagrams that may not be fragmented have 0.
+ * The ICRC covers the identification of the IPv4 header.  The kernel gives the parts of one
+ * call the identifications 0, 1, 2 and so on, and 0 to a single datagram that may not be
+ * fragmented.
  */
 #include <endian.h>
 #include <errno.h>
@@ -29,8 +30,9 @@ static struct {
 	uint8_t bytes[RUN_BYTES + ROCE_MAX];
 } run;
 
-/* From which of our addresses.  A socket of IPv6 takes IPv4's as well, and the kernel reads the
- * shorter one without a buffer. */
+/* Says from which of our addresses the packets leave.  A socket of IPv6 accepts IPv4's
+ * control message as well, and the kernel reads the shorter message without allocating a
+ * buffer. */
 static struct cmsghdr *put_source(struct msghdr *msg, struct cmsghdr *c)
 {
 	if (run.flow.is_v6) {

@@ -5,12 +5,12 @@
  *     XRC_SEND queue pair -> XRC_RECV queue pair -> a queue of the same domain
  *                                                -> that queue's completion queue
  *
- * A domain is all that one process has opened with one inode.  A receiving queue pair has
- * no completion queue: it moves on when any queue of its domain's is polled.  For the
- * rest of the core it has one that nobody sees (xrcd.cq).
+ * A domain consists of all that one process has opened with one inode.  A receiving queue
+ * pair has no completion queue: it runs when the program polls any queue of its domain.
+ * For the rest of the core it has a completion queue that the program never sees (xrcd.cq).
  *
- * The kernel lets processes share a domain.  Here each has its own, because a message is read
- * by the process that has the receiving queue pair.
+ * The kernel lets processes share a domain.  Here each process has its own, because the
+ * process that has the receiving queue pair reads the message.
  */
 #pragma once
 
@@ -62,8 +62,8 @@ uint32_t xrc_domain_id(const struct qp *qp);
 /* Wake who sleeps for one of the domain's queues when @p ends. */
 void xrc_watch(struct qp *qp, struct peer *p);
 
-/* The sender: the receiving queue that @w names, and its protection domain.  False: it is
- * none of that receiver's. */
+/* The sender finds the receiving queue that @w names, and its protection domain.  False:
+ * the receiver has no such queue. */
 bool xrc_aim(struct qp *qp, const struct swqe *w, const struct x_qp *t,
 	     uint32_t *pd);
 /* The receiver: a receive of queue @num, in qp.in. */

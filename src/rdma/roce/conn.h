@@ -7,14 +7,16 @@
  *     requests of the peer -> respond.c -> the program's memory   responder
  *                                       -> ops->send()
  *
- * A state machine without descriptor, lock, clock or memory of its own: packets and the
- * time come in by calls, packets and completions go out by @ops.  The caller holds whatever
- * keeps other threads out.  InfiniBand Architecture volume 1, sections 9.7 and 9.8.
+ * A state machine without descriptor, lock, clock or memory of its own.  The caller passes
+ * packets and the time to it, and it passes packets and completions to @ops.  The caller
+ * lets one thread in at a time.  Spec: InfiniBand Architecture volume 1, sections 9.7 and
+ * 9.8.
  *
- * Lost packets are sent again from the oldest unacknowledged one on (go back N).  A read
- * is asked for in parts that fit into the window, so the window bounds responses, too.
+ * When packets are lost, it sends again from the oldest unacknowledged one on (go back N).
+ * It asks for a read in parts that fit into the window, so the window bounds responses,
+ * too.
  *
- * What the peer sends is checked here; what it may reach, by @ops.
+ * It checks what the peer sends; @ops checks which memory the peer may reach.
  */
 #pragma once
 
@@ -87,8 +89,9 @@ struct roce_ops {
 	int (*local)(struct roce_conn *c, uint32_t i);
 	/* End a key.  False: it is none that may be ended so. */
 	bool (*invalidate)(struct roce_conn *c, uint32_t rkey);
-	/* The connection fails for what the peer has asked: the receive that is under way, or
-	 * the next one, gets @status; IBV_WC_SUCCESS: none does. */
+	/* The connection fails because of what the peer has asked.  The receive that a
+	 * message is filling, or else the next one, gets @status; IBV_WC_SUCCESS: no
+	 * receive gets a status. */
 	void (*fail)(struct roce_conn *c, enum ibv_wc_status status,
 		     enum ibv_event_type event);
 };
@@ -156,8 +159,8 @@ struct roce_conn {
 	const struct roce_ops *ops;
 	struct roce_config cf;
 	bool has_failed; /* nothing is sent or received any more */
-	/* An acknowledgement may wait for so long for a request that leaves in the same
-	 * system call, if one is posted; 0: not at all. */
+	/* How long an acknowledgement may wait for a request of the program, which then
+	 * leaves in the same system call; 0: not at all. */
 	uint64_t patience_ns;
 	struct requester req;
 	struct responder rsp;

@@ -2,10 +2,11 @@
 /*
  * rdma/roce/crc.c - see rdma/roce/crc.h
  *
- * A register is a polynomial over one bit, its lowest power in the highest bit.  To pass
- * zero bytes is to multiply it by a power of x, modulo the CRC's polynomial.
+ * A register is a polynomial over one bit, its lowest power in the highest bit.  To run
+ * zero bytes through the register is to multiply it by a power of x, modulo the CRC's
+ * polynomial.
  *
- * Folding: 16 bytes that stand @d bits before others are replaced by their product with
+ * Folding: 16 bytes that are @d bits ahead of others are replaced by their product with
  * x^d, which is added to those others.  So 64 bytes at a time shrink to 16, and the table
  * does the rest.
  */

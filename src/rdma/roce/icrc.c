@@ -67,9 +67,10 @@ uint32_t icrc(const struct roce_flow *f, uint16_t id, const uint8_t *bth,
 }
 
 /*
- * The difference of two CRCs is the CRC, from 0 on, of the difference of the bytes.  Those
- * are zero behind the identification: undone up to the identification and over it, the
- * difference has to be the identification's 16 bits.
+ * The difference of the two CRCs is the CRC, begun at 0, of the difference of the bytes.
+ * If only the identification is wrong, all bytes behind it are equal.  So we run those zero
+ * bytes backwards through the register, and two more; what is left must be the 16 bits by
+ * which the identification differs.
  */
 bool icrc_matches(const struct roce_flow *f, const uint8_t *p, size_t n,
 		  uint32_t got, uint16_t *id)

@@ -2,13 +2,14 @@
 /*
  * rdma/roce/icrc.h - the invariant CRC at the end of a RoCEv2 packet
  *
- * Ethernet's CRC-32 over eight bytes of ones, the IP and UDP headers and the packet.  What
- * routers may change counts as ones: type of service, time to live, both checksums, and the
- * BTH's congestion bits; with IPv6 the flow label, too.
+ * It is Ethernet's CRC-32 over eight bytes of ones, the IP and UDP headers and the packet.
+ * Fields that routers may change count as ones: type of service, time to live, both
+ * checksums, the BTH's congestion bits and, with IPv6, the flow label.
  *
- * A UDP socket does not tell the identification of an IPv4 packet.  A CRC is linear: so
- * icrc_matches() finds the one that makes a given CRC right, if there is one.  Then 16 of
- * the 32 bits still protect the packet, beside UDP's checksum.
+ * A UDP socket does not tell the identification of an IPv4 packet.  But a CRC is linear, so
+ * icrc_matches() computes the one identification that makes the packet's CRC right, if
+ * there is one.  The other 16 of the 32 bits still protect the packet, beside UDP's
+ * checksum.
  */
 #pragma once
 
@@ -28,7 +29,7 @@ struct roce_flow {
 /* Of the @n bytes from the BTH up to the ICRC itself.  Its bytes are sent the lowest first. */
 uint32_t icrc(const struct roce_flow *f, uint16_t id, const uint8_t *p,
 	      size_t n);
-/* Is @got the ICRC of such a packet, with whatever identification?  @id is a guess, which
- * makes it quick, and is then what the packet had. */
+/* Is @got the ICRC of the packet with some identification?  *@id: in, a guess, which makes
+ * the call quick if it is right; out, the packet's. */
 MUST_CHECK bool icrc_matches(const struct roce_flow *f, const uint8_t *p,
 			     size_t n, uint32_t got, uint16_t *id);

@@ -6,8 +6,8 @@
  *     struct roce_head -> roce_build() -> the headers; payload, pad and ICRC follow
  *
  * InfiniBand Architecture volume 1, chapter 9 and annex A17.  A datagram is input from
- * anybody: roce_parse() bounds all of it.  Numbers in struct roce_head are in host order,
- * except immediate data, which programs give and take in network order.
+ * anybody, and roce_parse() checks all lengths in it.  Numbers in struct roce_head are in
+ * host order, except immediate data, which programs give and take in network order.
  */
 #pragma once
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * rdma/roce/request.c - the requester: what is sent, and when again
+ * rdma/roce/request.c - the requester: which packets it sends, and when it sends them again
  *
  *     una_psn <= next_psn <= top_psn, and next_psn - una_psn <= window
  *
@@ -191,8 +191,8 @@ static bool send_part(struct roce_conn *c, struct roce_wr *w, uint32_t k)
 	return true;
 }
 
-/* How many packets to ask for at once, from the @k-th on.  A part that is asked for again
- * ends where it ended before: so the peer has executed all of it, or nothing. */
+/* How many packets to ask for at once, from the @k-th on.  When we ask for a part again, it
+ * ends where it ended before.  So the peer has executed all of what we ask for, or nothing. */
 static uint32_t read_part(const struct roce_wr *w, uint32_t k)
 {
 	return MIN(w->n_psns, (k / READ_PART + 1) * READ_PART) - k;

@@ -3,12 +3,14 @@
  * rdma/roce/respond.c - the responder: requests of the peer, executed and answered
  *
  * InfiniBand Architecture volume 1, section 9.7.4, in its order: is this the packet that is
- * expected, does it continue the message, is there a receive, may it touch the memory.  A
- * gap is reported once, and what follows it is dropped until the missing packet comes.
+ * expected, does it continue the message, is there a receive, may the peer touch the
+ * memory.  The responder reports a gap once, and drops what follows until the missing
+ * packet comes.
  *
  * Responses to reads and atomic operations wait in a queue, and a later acknowledgement
- * waits behind them.  A duplicate of a write or a send is acknowledged and not executed; a
- * duplicate of a read reads again; one of an atomic operation gets the kept result.
+ * waits behind them.  The responder acknowledges a duplicate of a write or a send without
+ * executing it, reads again for a duplicate of a read, and answers a duplicate of an atomic
+ * operation with the result that it kept.
  */
 #include <endian.h>
 #include <string.h>
