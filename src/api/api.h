@@ -9,7 +9,6 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
-/* Is @fd, which is not a descriptor, the name of an API?  Then *@err is 0 or a
- * negative errno. */
+/* Does @fd, which is not a descriptor, name an API?  Then *@err is 0 or a negative errno. */
 bool api_getsockopt(int fd, int level, int name, void *val, socklen_t *len,
 		    int *err);

@@ -7,12 +7,12 @@
  *     fstat()                          -> a character device, as librdmacm wants it
  *     write(), dup(), close()          -> cm/cm.h for descriptors of ours
  *
- * Any other descriptor goes on to whoever has the name next: libosf.so, or the C library.
- * That costs a load and a jump.  read() and poll() are the kernel's own, because the
- * descriptor is an epoll set.
+ * Calls on any other descriptor go on to the next library that defines the function:
+ * libosf.so, or the C library.  That costs a load and a jump.  read() and poll() are the
+ * kernel's own, because the descriptor is an epoll set.
  *
- * OSF_RDMA_CM=1 takes the device over where the kernel has one with devices, 0 leaves it to
- * the kernel in any case.
+ * With OSF_RDMA_CM=1 the device is ours even if the kernel has one with RDMA devices.  With
+ * OSF_RDMA_CM=0 the device is always the kernel's.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -31,8 +31,8 @@
 
 #define DEVICE "/dev/infiniband/rdma_cm"
 
-/* Each function of the next one with its name, looked up when we are loaded, or by a call of
- * somebody who comes before. */
+/* The functions of the same names in the next library.  The constructor looks them up, or
+ * else the first call, if another library makes that call before our constructor runs. */
 static struct {
 #define NEXT(ret, name, params) ret(*name) params;
 #include "api/verbs/cm_calls.def"
@@ -168,8 +168,8 @@ OSF_API ssize_t write(int fd, const void *buf, size_t n)
 	return r < 0 ? -1 : r;
 }
 
-/* The number of the kernel's device if it has one without RDMA devices: librdmacm has
- * asked the kernel for it, and compares. */
+/* The number of the kernel's device, if the kernel has the device and no RDMA devices:
+ * librdmacm has asked the kernel for the number, and compares. */
 static dev_t device_number(void)
 {
 	struct stat st;

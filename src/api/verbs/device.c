@@ -72,8 +72,9 @@ static void verbs_init(struct verbs *v, void **table, void *with)
 }
 
 /*
- * Finds the entry that a function of libibverbs uses.  Each bit of its number
- * costs one call, with one of two functions in every entry.
+ * Finds the entry of the context's table that a function of libibverbs uses.  The functions
+ * note_0 and note_1 stand in the entries, by one bit of the entry's number.  So one call of
+ * libibverbs' function tells one bit.
  */
 
 static __thread int asked = -1; /* 0, 1; -1: no entry was used */

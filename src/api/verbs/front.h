@@ -5,10 +5,10 @@
  *     program -> ibv_*() of ours -> whose context is it?  ours: src/rdma
  *                                                  other: libibverbs' own function
  *
- * The names are unversioned, so a reference to any version binds to us if we come
- * first (LD_PRELOAD, or linked before libibverbs).  Functions that libibverbs' header
- * has inline reach us through the context's tables of functions, with no test of whose
- * it is; so other devices keep their own speed.
+ * The names are unversioned, so a reference to any version binds to us if we come first
+ * (LD_PRELOAD, or linked before libibverbs).  Functions that are inline in libibverbs'
+ * header call through the context's tables of functions.  They need no test of whose the
+ * context is, so other devices keep their own speed.
  *
  * A context is ours if its device has our signature in a field that libibverbs requires to
  * be NULL in every other.

@@ -2,9 +2,9 @@
 /*
  * api/verbs/front_context.c - the device, contexts, and what they say of themselves
  *
- * A context's tables of functions have the layout of the verbs.h that this was built
- * with.  A program of a newer verbs.h sees in `sz` that ours is shorter, and the calls
- * that it does not have answer EOPNOTSUPP; so do those that are NULL.
+ * A context's tables of functions have the layout of the verbs.h that we were compiled
+ * with.  A program that was compiled with a newer verbs.h sees in `sz` that our table is
+ * shorter; its calls beyond the table, and calls whose entry is NULL, return EOPNOTSUPP.
  */
 #include <endian.h>
 #include <errno.h>

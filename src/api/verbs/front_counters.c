@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * api/verbs/front_counters.c - what the device has done, for tests
+ * api/verbs/front_counters.c - counts what the device has done, for tests
  *
- * OSF_RDMA_COUNTERS names a file; a process that has used the device appends a line of
+ * OSF_RDMA_COUNTERS names a file.  A process that has used the device appends a line of
  * "name=number" to it when it ends.
  */
 #include <fcntl.h>

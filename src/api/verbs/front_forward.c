@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * api/verbs/front_forward.c - libibverbs' own functions
+ * api/verbs/front_forward.c - finds libibverbs' own functions
  *
  * By dlopen(), not RTLD_NEXT: a program may have loaded libibverbs with a module, where
- * RTLD_NEXT does not find it.  And by version: an older function of the same name has
- * other structs.
+ * RTLD_NEXT does not find it.  And by version, because an older function of the same name
+ * has other structs.
  *
- * libosf.so has a protection domain for its XLIO API (verbs.h), whose device has the name
- * of ours without our signature.  It comes next in the search for names.
+ * libosf.so defines some of libibverbs' functions, too, and comes next in the search for
+ * names.  Its protection domain for the XLIO API (verbs.h) has a device with the name of
+ * ours and without our signature.
  */
 #include <dlfcn.h>
 #include <errno.h>

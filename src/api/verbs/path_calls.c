@@ -5,7 +5,8 @@
  *     stat("/dev/infiniband/osf0")     -> a character device, for everybody
  *     access("/dev/infiniband/osf0")   -> yes, but not to execute it
  *
- * Any other path goes on to whoever has the name next: libosf.so, or the C library.
+ * Calls on any other path go on to the next library that defines the function: libosf.so,
+ * or the C library.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -4,15 +4,14 @@
  *
  *     verbs_pd() -> pd -> ibv_reg_mr() -> mr.lkey, the key of a send (group/memory.h)
  *
- * With libosf-verbs.so it is a domain of that library's device (sockets_pd.h); the
- * rest of this file is for programs without it.
+ * If libosf-verbs.so is loaded, the domain is one of that library's device (sockets_pd.h).
+ * The rest of this file is for programs without it.
  *
- * No transport of ours needs registered memory, but programs must get an lkey,
- * and memory in a shared mapping can be sent by reference (group/memory.h).  So
- * we define libibverbs' three functions, serve our one pd, and pass every other
- * pd on.  The names are unversioned: references to any version bind to us if we
- * come first.  If libibverbs comes first, it finds us through the pd's context
- * (device.h).
+ * No transport of ours needs registered memory, but programs must get an lkey, and memory
+ * in a shared mapping can be sent by reference (group/memory.h).  So we define libibverbs'
+ * three functions, serve our one pd, and pass calls on every other pd on to libibverbs.
+ * The names are unversioned: references to any version bind to us if we come first.  If
+ * libibverbs comes first, it finds us through the pd's context (device.h).
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -110,8 +109,8 @@ static void *beyond_in(void *where, const char *name)
 	return fn ? fn : dlsym(where, name);
 }
 
-/* libibverbs' own, if the process has it.  A plugin may have loaded it for itself
- * alone: then it is not among the libraries after us. */
+/* libibverbs' own function, if the process has loaded libibverbs.  A plugin may have loaded
+ * libibverbs for itself alone: then RTLD_NEXT does not find it. */
 static void *beyond(const char *name)
 {
 	void *fn = beyond_in(RTLD_NEXT, name);
@@ -156,8 +155,8 @@ OSF_API int ibv_dereg_mr(struct ibv_mr *mr)
 	return next ? next(mr) : ENOSYS;
 }
 
-/* The function of libosf-verbs.so; NULL where that is not loaded.  The first answer
- * stays, because the keys of both kinds of domains are different. */
+/* The function of libosf-verbs.so; NULL if that library is not loaded.  Later calls repeat
+ * the first answer, because keys of one domain mean nothing in the other. */
 static typeof(&osf_sockets_pd) sockets_pd(void)
 {
 	static typeof(&osf_sockets_pd) found;

@@ -2,9 +2,9 @@
 /*
  * api/verbs/verbs.h - the protection domain in which programs register memory
  *
- * There is one, of libosf-verbs.so's device, or without a device where that library is not
- * loaded.  An API that wants registered memory returns
- * it to the program; the lkey of a registration is a key of group/memory.h.
+ * There is one.  It is a domain of libosf-verbs.so's device, or has no device if that
+ * library is not loaded.  An API whose programs register memory returns the domain to the
+ * program.  The lkey of a registration is a key of group/memory.h.
  */
 #pragma once
 

@@ -24,8 +24,8 @@ ssize_t below_recvfrom(int fd, void *buf, size_t n, int flags,
 		       struct sockaddr *addr, socklen_t *len);
 /* One attempt at the next bytes: how many, or -errno; errno stays. */
 ssize_t below_recv(int fd, void *buf, size_t n);
-/* The next bytes of a stream where they lie, at most @max, until below_lent_back().  0: they
- * are not lent, call below_recv(); -errno. */
+/* The next bytes of a stream where they lie, at most @max, until below_lent_back().
+ * Return: how many; 0: they cannot be lent, call below_recv(); or -errno */
 struct below_lent {
 	uint32_t off;
 	void *memory;
@@ -34,13 +34,13 @@ int32_t below_lend(int fd, uint32_t max, const uint8_t **data,
 		   struct below_lent *l);
 /* @fd may name another socket by now. */
 void below_lent_back(int fd, const struct below_lent *l);
-/* Without a system call: 1, there may be something to receive; 0, not yet; -1,
- * only the kernel knows. */
+/* Makes no system call.  Return: 1, there may be something to receive; 0, not yet; -1, only
+ * the kernel knows */
 int below_is_ready(int fd);
-/* For a thread that is alone and asks again and again: the next bytes, if they are there
- * without a system call.  @one: those that came as one piece, without a look at what follows.
- * @looks: how often to look for some before the answer is 0.  0: nothing yet; -ENODATA: the end
- * of the stream; -EAGAIN: only the kernel knows. */
+/* For the only thread of a process, which asks again and again: receives the next bytes if
+ * that takes no system call.  @one: only bytes that came as one piece, without a look at
+ * what follows.  @looks: how often to look before the answer is 0.  Return: how many; 0:
+ * nothing yet; -ENODATA: the end of the stream; -EAGAIN: only the kernel knows */
 ssize_t below_take(int fd, void *buf, size_t n, bool one, unsigned looks);
 /* May more than the kernel carry its bytes? */
 bool below_serves(int fd);

@@ -24,8 +24,8 @@
 #define BIG 4096u /* bytes; such a packet is worth a look for one to lend */
 #define BURST 16u /* completions of one member in its turn */
 #define READY_TURNS 64u /* then those come first that are not hot */
-/* In so many turns after a packet of a hot member, look for the next one so often: that is
- * sooner than the program calls again. */
+/* After a hot member had a packet, each of the next AGAIN_TURNS turns looks so often for
+ * its next packet: looking again here is quicker than the program's next call. */
 #define LOOKS 4u       /* of one member */
 #define AGAIN_LOOKS 8u /* of several */
 #define AGAIN_TURNS 256u
@@ -54,8 +54,8 @@ add(struct fill *f, const struct vsock *s, uint64_t events)
 
 /* New connections. */
 
-/* A descriptor or -errno.  Does not wait, though accept() on the listener does:
- * another process may have been faster. */
+/* Accepts a connection.  It does not wait, although accept() on the listener may: another
+ * process may have taken the connection.  Return: a descriptor or -errno */
 static int accept_now(const struct vsock *s)
 {
 	int flags = fcntl(s->fd, F_GETFL);
@@ -321,10 +321,11 @@ static COLD ssize_t lend_hot(struct fill *f, struct ring *r, struct vsock *s)
 	return n;
 }
 
-/* One packet of a hot member, in a process of one thread: nobody else can be inside, and
- * no callback runs.  A packet that comes alone is handed out without a look at what
- * follows: the look would take the line away from the peer, who writes it next.  One
- * that comes right behind another one is joined with those that wait. */
+/* Takes one packet of a hot member, in a process of one thread: no other thread can be
+ * inside, and no callback runs.  If the packet comes alone, this returns it without a look
+ * at what follows.  Such a look would take the cache line away from the peer, who writes to
+ * it next.  If the packet comes right behind another one, this joins it with those that
+ * wait behind it. */
 HOT static inline enum hot_news take_hot(struct fill *f, struct ring *r,
 					 struct vsock *s, unsigned looks)
 {
@@ -421,8 +422,9 @@ int ring_turn(struct ring *r, struct vma_completion_t *to, unsigned n)
 	if (!r->first_ready && !f.n)
 		ring_look(r);
 	complete_ready(&f, r);
-	/* libvma clears the events of the place where it stops, and programs that pass one
-	 * completion look at its events and not at what the poll returns. */
+	/* libvma clears the events of the first place that it does not fill.  A program
+	 * that passes one place looks at its events, and not at the number that the poll
+	 * returns. */
 	if (f.n < f.max)
 		to[f.n].events = 0;
 	return f.n || !f.err ? (int)f.n : -f.err;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * api/vma/dummy.c - sends that send nothing and warm the way
+ * api/vma/dummy.c - sends that send nothing and warm the caches
  *
  *     send(..., VMA_SND_FLAGS_DUMMY)  ->  read the bytes  ->  a send below that
  *                                         publishes nothing
  *
- * TCP: a send of no bytes, which goes as far as the protocol's send.  UDP: the
- * kernel's MSG_PROBE, which finds the route and stops before it makes a packet;
- * with MSG_MORE, or it would send what an earlier call with MSG_MORE has left.
+ * TCP: a send of no bytes, which goes as far as the protocol's send.  UDP: the kernel's
+ * MSG_PROBE, which finds the route and stops before it makes a packet.  It is combined with
+ * MSG_MORE, or it would send what an earlier call with MSG_MORE has left.
  */
 #include <errno.h>
 #include <limits.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * api/vma/ends.c - what a packet has besides its bytes: its ends, and when it came
+ * api/vma/ends.c - what a packet has besides its bytes: its two addresses, and when it came
  *
  *     datagram  ->  its sender; its control messages: destination, times
  *     stream    ->  the two ends of the connection
  *
- * Control messages cost more than a short datagram, so ends_need_control() says if
- * the callback has a use for them.
+ * Control messages cost more than a short datagram, so ends_need_control() says if the
+ * callback has a use for them.
  */
 #include <errno.h>
 #include <string.h>
@@ -81,8 +81,8 @@ void filter_prepare(struct vsock *s)
 	socklen_t len = sizeof(on);
 
 	ends_find(s);
-	/* Where a datagram went to: another address than the socket's, if that
-	 * is the wildcard. */
+	/* If the socket is bound to the wildcard address, the callback has to learn which
+	 * address a datagram was sent to. */
 	if (s->is_udp && is_wildcard(&s->local) &&
 	    !libc.getsockopt(s->fd, IPPROTO_IP, IP_RECVORIGDSTADDR, &on,
 			     &len) &&

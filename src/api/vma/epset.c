@@ -49,8 +49,8 @@ static struct member *member_of(struct epset *e, int fd)
 	return NULL;
 }
 
-/* Without memory the descriptor is unknown, and its events reach the program
- * as they are. */
+/* If there is no memory, the set does not know the descriptor, and its events reach the
+ * program as the kernel reports them. */
 static void put(struct epset *e, struct member m)
 {
 	struct member *old = member_of(e, m.fd);

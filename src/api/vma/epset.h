@@ -2,9 +2,9 @@
 /*
  * api/vma/epset.h - which descriptor an event of an epoll set is about
  *
- * An event has the program's data and not its descriptor, so what the program
- * says in epoll_ctl() is noted from the moment on when it asks for this API.
- * What it said before is read from /proc/self/fdinfo.
+ * An event has the program's data and not the descriptor.  So from the moment on when the
+ * program asks for this API, we note what it says in epoll_ctl().  What it said before we
+ * read from /proc/self/fdinfo.
  */
 #pragma once
 
@@ -19,12 +19,13 @@ struct epset_found {
 	uint32_t events; /* that the program wants */
 };
 
-/* The descriptors in @epfd that have @data, at most EPSET_SAME_MAX; 0: none, or
- * more. */
+/* Finds the descriptors in @epfd that have @data.  Return: how many; 0: none, or more than
+ * EPSET_SAME_MAX */
 unsigned epset_find(int epfd, uint64_t data,
 		    struct epset_found found[EPSET_SAME_MAX]);
-/* A call has left something of @fd for the next one: where its events are edges, there
- * is another one.  Not with EPOLLONESHOT, where the program asks for the next one. */
+/* A call has left something on @fd for the next call.  Sets in which @fd has EPOLLET report
+ * it once more.  Sets in which it has EPOLLONESHOT do not, because there the program asks
+ * for the next event. */
 void epset_again(int fd);
 extern bool epset_has_edges; /* a member with EPOLLET was seen; atomic */
 /* @fd is about to be closed: a set, or a member of sets. */

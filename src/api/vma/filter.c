@@ -35,8 +35,8 @@ static COLD vma_recv_callback_retval_t note(struct vsock *s, size_t n,
 	return is;
 }
 
-/* Ask @callback about the packet that was received into the room.  Another thread may
- * close the socket meanwhile, so the caller has loaded it once. */
+/* Ask @callback about the packet that was received into the room.  The caller has loaded
+ * s->callback once, because another thread may close the socket meanwhile. */
 static inline vma_recv_callback_retval_t ask(struct vsock *s,
 					     vma_recv_callback_t callback,
 					     const void *data, size_t n,
@@ -202,8 +202,9 @@ static void consume(struct vsock *s, const uint8_t *data, size_t n)
 	}
 }
 
-/* A look takes the error away from the socket below.  So receiving calls must come here for
- * it, even if the callback has unregistered itself; but not if the callback has closed it. */
+/* A look takes the error away from the socket below.  So from now on receiving calls must
+ * come here for it, even if the callback has unregistered itself, unless the callback has
+ * closed the socket. */
 static void keep_error(struct vsock *s, int err)
 {
 	s->err = err;
@@ -235,8 +236,8 @@ bool filter_look(struct vsock *s)
 	return true;
 }
 
-/* May the next datagram go to the callback with its bytes and its sender alone, without control
- * messages? */
+/* May the next datagram be received without control messages?  Then the callback gets its
+ * bytes and its sender alone. */
 static inline bool is_plain(const struct vsock *s)
 {
 	return load_rlx(&s->callback) && s->spare && s->until_try != 1 &&
@@ -259,8 +260,8 @@ static inline vma_recv_callback_retval_t judge_plain(struct vsock *s,
 	return ask(s, callback, p->data, n, &info);
 }
 
-/* Datagrams with is_plain(), to the first that the callback accepts.  Bytes; -errno; -ENODATA:
- * the next one is not plain. */
+/* Takes datagrams as is_plain() allows, up to the first that the callback accepts.  Return:
+ * its bytes; -errno; -ENODATA: the next one is not plain */
 HOT static ssize_t take_plain(struct vsock *s, struct packet *p)
 {
 	while (likely(is_plain(s))) {
@@ -398,8 +399,9 @@ ssize_t filter_take_held(struct vsock *s, bool peek, struct packet *p,
 	return r;
 }
 
-/* The callback has dropped what came: the rest of SO_RCVTIMEO.  1: it has none, or the socket
- * does not wait. */
+/* The callback has dropped what came, so the call waits for the rest of SO_RCVTIMEO.
+ * Return: 0: something has come; -EAGAIN: the time is over; another -errno; 1: the socket
+ * has no SO_RCVTIMEO, or does not block */
 static int wait_on(const struct vsock *s, uint64_t start_ns)
 {
 	struct timeval tv = { 0 };

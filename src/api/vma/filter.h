@@ -30,33 +30,34 @@ struct packet {
 	alignas(struct cmsghdr) uint8_t control[CONTROL_MAX];
 };
 
-/* Is there something to read that the callback accepts, or an error, or the
- * end of the stream?  Drops and holds what is before it. */
+/* Is there something to read that the callback accepts, or an error, or the end of the
+ * stream?  Drops the packets before it that the callback drops, and hands over those that
+ * it holds. */
 bool filter_look(struct vsock *s);
-/* Takes the next packet that the callback accepts, of TCP at most @want bytes.
- * @wants_control: the program wants control messages.  Bytes or -errno; -EAGAIN: there is
- * none. */
+/* Takes the next packet that the callback accepts, at most @want bytes of TCP.
+ * @wants_control: the program wants control messages.  Return: bytes or -errno; -EAGAIN:
+ * there is none */
 ssize_t filter_take(struct vsock *s, size_t want, bool wants_control,
 		    struct packet *p);
-/* The same for a stream with a callback, by a thread that is alone.  *@data: where the bytes are.
- * -EAGAIN: there is none, or it takes filter_take() to know. */
+/* The same for a stream with a callback, in a process of one thread.  *@data: where the
+ * bytes are.  -EAGAIN: there is none, or only filter_take() can tell. */
 ssize_t filter_take_quick(struct vsock *s, size_t want, const uint8_t **data);
-/* The same, after what filter_look() has accepted already; and the error that it
- * has found.  @peek: it stays in the socket, too. */
+/* As filter_take(), but begins with what filter_look() has accepted already, and returns
+ * the error that it has found.  @peek: the packet also stays in the socket. */
 ssize_t filter_take_next(struct vsock *s, size_t want, bool peek,
 			 struct packet *p);
-/* The same, and the program holds the packet as *@number.  @peek: it stays in
- * the socket, too.  At the end of a stream *@number is 0. */
+/* The same, and the program holds the packet as *@number.  @peek: it also stays in the
+ * socket.  At the end of a stream *@number is 0. */
 ssize_t filter_take_held(struct vsock *s, bool peek, struct packet *p,
 			 uint64_t *number);
-/* Bytes of a stream where they lie, at most @max, if nobody is to decide about them.  0: receive
- * them; -errno. */
+/* Bytes of a stream where they lie, at most @max, if no callback has to see them.  Return:
+ * how many; 0: they cannot be lent, receive them; or -errno */
 struct below_lent;
 ssize_t filter_lend(struct vsock *s, uint32_t max, const uint8_t **data,
 		    struct below_lent *l);
-/* Waits for something to come, as the program's call would that found nothing; by SO_RCVTIMEO
- * no longer than a call that began with *@start_ns, 0 at first.  0 or -errno; nobody has the
- * receive lock. */
+/* Waits for something to come, as the call of a program that found nothing does.
+ * *@start_ns: when that call began, for SO_RCVTIMEO; 0 at first.  Return: 0 or -errno.  No
+ * thread has the receive lock. */
 int filter_wait(const struct vsock *s, int flags, uint64_t *start_ns);
 /*
  * ends.c: what a packet has besides its bytes.

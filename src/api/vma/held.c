@@ -19,9 +19,8 @@ struct held {
 	uint32_t owner;
 	int32_t fd;
 	struct chunk *chunk; /* where it lies; NULL: see @lent */
-	/* Where the packet lies, if the calls below have lent it.  Without
-	 * memory in it, the number is in use and the program holds no packet
-	 * under it. */
+	/* Where the packet lies, if the calls below have lent it.  memory NULL: the number
+	 * is in use, and the program holds no packet under it. */
 	struct below_lent lent;
 };
 

@@ -5,12 +5,12 @@
  *     room_reserve()  ->  receive into it  ->  held_keep()    the program has it
  *                                         \->  (nothing)      the place is used again
  *
- * Each socket has a room, which is a place in a chunk of memory.  A packet that
- * the program holds stays where it is, and later packets go behind it.  A chunk
- * lives as long as a packet in it is held, or a room uses it.
+ * Each socket has a room, which is a place in a chunk of memory.  A packet that the program
+ * holds stays where it is, and later packets go behind it.  A chunk lives as long as the
+ * program holds a packet in it, or a room uses it.
  *
- * The program names a packet by a number (packet_id), which is checked before
- * use: a packet that was freed already, or another socket's, is not found.
+ * The program names a packet by a number (packet_id), which we check before use.  The
+ * number of a packet that was freed, or that belongs to another socket, is refused.
  */
 #pragma once
 
@@ -22,8 +22,8 @@
 #include "base/compiler.h"
 
 #define PACKET_MAX 65536u /* bytes; a datagram is shorter */
-/* Chunks that are full of packets which the program holds.  When there are this
- * many, a receiving call fails with ENOBUFS until the program frees some. */
+/* How many chunks may be full of packets that the program holds.  When there are so many, a
+ * receiving call fails with ENOBUFS until the program frees some. */
 #define HELD_CHUNKS_MAX 1024u
 #define LENT_MAX 256u
 #define HELD_MAX (1u << 20) /* packets that are held at once */
@@ -44,8 +44,8 @@ struct room {
 	struct area *area;   /* where its chunks come from; NULL: anywhere */
 };
 
-/* Where chunks come from and go to; NULL: the kernel.  -EINVAL: a socket of this
- * API has been used. */
+/* Sets the functions that allocate and free chunks; NULL: the kernel's memory.  -EINVAL:
+ * too late, the program has used a socket of this API. */
 int held_set_memory(void *(*get)(size_t), void (*put)(void *));
 /* The first socket: too late for that, and the program's memory is asked for. */
 void held_start(void);
@@ -68,7 +68,7 @@ MUST_CHECK static inline uint8_t *room_reserve(struct room *r)
 
 void room_close(struct room *r); /* takes one without a chunk, too */
 
-/* The @n bytes that were received into @r last stay where they are until
+/* Keeps the @n bytes that were received into @r last where they are, until
  * held_chunk_put(). */
 struct chunk *room_keep(struct room *r, size_t n);
 void held_chunk_put(struct chunk *c);
@@ -80,14 +80,15 @@ static inline void held_chunk_get(struct chunk *c)
 		fetch_add(&c->n_refs, 1u);
 }
 
-/* A number for the next packet of socket @owner, under @fd; 0: there are too
- * many.  held_keep() makes it a held packet, held_cancel() gives it back. */
+/* A number for the next packet of socket @owner, which has the descriptor @fd; 0: there are
+ * too many.  held_keep() gives it to a packet, held_cancel() gives it back. */
 uint64_t held_number(uint32_t owner, int fd);
 void held_cancel(uint64_t number);
 /* The program holds a packet in @c, and takes over the reference. */
 void held_keep(uint64_t number, struct chunk *c);
-/* The program holds bytes that were lent: LENT_MAX pieces at once, because the ring of a
- * closed socket stays as long as one of them.  More are to be copied. */
+/* The program holds bytes that were lent, in at most LENT_MAX pieces: the ring of a closed
+ * socket stays as long as the program holds one of them.  held_may_be_lent(): fewer are
+ * held; otherwise copy the bytes. */
 struct below_lent;
 bool held_may_be_lent(void);
 void held_keep_lent(uint64_t number, const struct below_lent *l);

@@ -177,8 +177,8 @@ static void think(struct vsock *s, struct joined *j)
 	j->n_parts = 0;
 }
 
-/* The socket was found empty: if the option is to go, it goes, unless something joined has
- * come just before. */
+/* A receive has found the socket empty, so nothing joined is in it.  If the option is to
+ * go, it goes now, unless something joined has come since that receive. */
 static void left(struct vsock *s, struct joined *j)
 {
 	uint8_t byte;

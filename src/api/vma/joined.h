@@ -5,21 +5,22 @@
  *     one sendmsg() with UDP_SEGMENT, or a NIC's row of datagrams  ->  one of the kernel's
  *                                             ->  joined_receive(): each for itself
  *
- * One call of the kernel then brings up to 64 datagrams.  We look at the joined one
+ * One call of the kernel then brings up to 64 datagrams.  We look at the joined datagram
  * (MSG_PEEK), hand out its parts where they lie, and take it from the socket after the last
- * part.  So the socket stays readable for poll(), epoll sets and whoever else waits, as long
- * as there is a part that the program has not had.
+ * part.  So the socket stays readable for poll(), epoll sets and every other waiter, as
+ * long as there is a part that the program has not had.
  *
- * The option is the socket's, and all its readers would have to split.  So it is set only
- * if this process has made the socket and nobody else can read it: it was not copied,
- * passed on, or inherited.  When that ends the option goes, and what the kernel has joined until
- * then is split by us until the socket was found empty (JOINED_LEAVES).  Without the option
- * the kernel does not say the size, so each look has it for a moment.
+ * The option belongs to the socket, and with it all readers of the socket would have to
+ * split.  So we set it only if this process has made the socket and no other process or
+ * descriptor can read it: it was not copied, passed on, or inherited.  When that ends, we
+ * clear the option, and split what the kernel has joined before, until a receive finds the
+ * socket empty (JOINED_LEAVES).  Without the option the kernel does not say the parts'
+ * size, so meanwhile each look sets it for a moment.
  *
- * A joined datagram says its parts' size in a control message, which costs more than it saves
- * if the next ones are not joined.  So the option is tried for a few receives now and
- * then, more seldom each time that it was of no use, and stays while two or more come
- * at once.
+ * A joined datagram says its parts' size in a control message, which costs more than it
+ * saves if the next datagrams are not joined.  So we try the option for a few receives now
+ * and then, more seldom each time that it was of no use, and keep it while two or more
+ * datagrams come at once.
  */
 #pragma once
 
@@ -96,8 +97,8 @@ static inline void joined_tick(struct vsock *s)
 	if (s->until_try && unlikely(!--s->until_try))
 		joined_try(s);
 }
-/* joined_leave.c: the option was of no use, and the socket is not empty.  True: the option is
- * off, and nothing is to be split any more. */
+/* joined_leave.c: the option was of no use, and the socket is not empty.  True: the option
+ * is off, and nothing joined is in the socket. */
 COLD bool joined_leave(struct vsock *s);
 static inline bool joined_leaves(struct vsock *s)
 {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * api/vma/joined_leave.c - UDP_GRO is of no use to a socket that is never found empty
+ * api/vma/joined_leave.c - clears UDP_GRO of a socket that is never found empty
  *
  *     look at all datagrams that are there  ->  the option goes  ->  none came meanwhile: done
  *                    ^                                                        |
  *                    +--------------- the option is back <--------------------+
  *
  * While the option is set, and as long as a joined datagram may be in the socket, a receive
- * takes two calls of the kernel.  A program that is a little too slow for its datagrams would
- * pay that for ever, and fall behind the more, if only an empty socket let it leave.  So a look
- * with SO_PEEK_OFF goes over what is there, without taking it.
+ * takes two calls of the kernel.  If we cleared the option only when the socket is empty, a
+ * program that is a little too slow for its datagrams would pay that for ever, and fall
+ * behind even more.  So this file looks at all datagrams that are there, with SO_PEEK_OFF,
+ * and takes none.
  */
 #include <errno.h>
 
@@ -26,8 +27,8 @@ static bool set_peek_off(int fd, int off)
 	return !libc.setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &off, sizeof(off));
 }
 
-/* Does a control message say how large the parts of this datagram are?  Where control messages did
- * not fit (MSG_CTRUNC), one may have said so. */
+/* May this datagram be joined?  A control message says how large the parts of a joined one
+ * are.  If control messages did not fit (MSG_CTRUNC), that one may be missing. */
 static bool may_be_joined(struct msghdr *m)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c))
@@ -36,8 +37,8 @@ static bool may_be_joined(struct msghdr *m)
 	return m->msg_flags & MSG_CTRUNC;
 }
 
-/* The next datagram, which stays: 1; 0: there is none; -EBUSY: it may be joined; another
- * -errno: the socket has an error. */
+/* Looks at the next datagram, which stays.  Return: 1: it is not joined; 0: there is none;
+ * -EBUSY: it may be joined; another -errno: the socket has an error */
 static int look_at_next(int fd)
 {
 	alignas(struct cmsghdr) uint8_t control[CONTROL_BYTES];

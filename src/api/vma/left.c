@@ -7,10 +7,10 @@
  *     listen(), connect()  ->  TCP: tcp_server, tcp_client
  *     a dummy send         ->  left_to()  ->  udp_sender, for its destination
  *
- * With libvma such a socket is the kernel's and its API knows nothing of it.  Here the
- * kernel may move the bytes of any socket, so this is about the API alone: such a socket
- * is none of ours until it is closed.  A rule that is added later is for sockets that get
- * their address later.
+ * With libvma such a socket is the kernel's, and libvma's API does not know it.  Here the
+ * kernel may move the bytes of any socket, so the rules only decide about the API: it does
+ * not know such a socket until the program closes it.  A rule that the program adds later
+ * applies to sockets that get their address later.
  */
 #include <errno.h>
 #include <string.h>

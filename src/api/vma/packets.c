@@ -27,8 +27,8 @@ int vma_register_recv_callback(int fd, vma_recv_callback_t callback,
 	return 0;
 }
 
-/* The size of a packet in an array of packets: libvma packs those of TCP, and
- * not those of UDP. */
+/* Finds the next packet in an array of packets: libvma packs those of TCP, and not those of
+ * UDP. */
 static const struct vma_packet_t *after(const struct vma_packet_t *p,
 					bool is_packed)
 {

@@ -238,8 +238,8 @@ ssize_t vma_recvmsg(int fd, struct msghdr *msg, int flags)
 	return recv_visit(fd, msg, flags);
 }
 
-/* The usual case in a process of one thread: the next bytes of a stream are there, to
- * one place.  -EAGAIN: it is not that case; errno is as it was. */
+/* The usual case in a process of one thread: the next bytes of a stream are there, and the
+ * program gives one buffer.  -EAGAIN: this is another case; errno is as it was. */
 HOT static ssize_t recv_quick(int fd, const struct iovec *iov)
 {
 	const uint8_t *data;

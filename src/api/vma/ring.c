@@ -121,8 +121,8 @@ enum ring_state ring_state_of(const struct vsock *s)
 	return state;
 }
 
-/* Has it a ring, by libvma's rules?  A TCP socket that is only bound has one if it is
- * bound to a device, too. */
+/* Does the socket have a ring, by libvma's rules?  A TCP socket that is only bound has one
+ * only if it is bound to a device, too. */
 static bool may_join(const struct vsock *s, enum ring_state state)
 {
 	struct sockaddr_storage a = { 0 };

@@ -71,8 +71,8 @@ struct ring {
 
 /* NULL: @fd is no ring. */
 struct ring *ring_get(int fd);
-/* The descriptor of the socket's ring; it joins one if it can.  0: it cannot
- * yet; -errno. */
+/* Return: the descriptor of the socket's ring, which it joins if it can; 0: it cannot yet;
+ * or -errno */
 int ring_of(struct vsock *s);
 /* @s was accepted from a listener on its ring. */
 void ring_join_accepted(struct ring *r, struct vsock *s);
@@ -98,8 +98,8 @@ void ring_forget(int fd); /* perhaps a ring's */
 void ring_forget_range(unsigned first, unsigned last);
 void ring_after_fork(void);
 
-/* complete.c: up to @n completions, inside of ring_enter(); -errno: there is
- * something that cannot be completed. */
+/* complete.c: writes up to @n completions; the caller is between ring_enter() and
+ * ring_exit().  -errno: there is something that cannot be completed. */
 int ring_turn(struct ring *r, struct vma_completion_t *to, unsigned n);
 
 /* ring_turn.c.  Inside of ring_enter(). */

@@ -164,8 +164,8 @@ void vma_sent_part(int fd, bool has_copies)
 	ring_tell(r, v.s);
 }
 
-/* Where the kernel has the bytes again after a fork, the sets may repeat an edge.  Room comes
- * from what the peer has acknowledged since. */
+/* After a fork the kernel moves the bytes again, and then a set may report room that it has
+ * reported before.  Room is new only if the peer has acknowledged bytes since. */
 static bool has_new_room(struct vsock *s)
 {
 	struct tcp_info info;

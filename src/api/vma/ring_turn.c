@@ -5,7 +5,7 @@
  *     hot members  ->  a look without the kernel, each turn (complete.c)
  *     the sets     ->  a look at the kernel, each turn or now and then
  *
- * All that have news wait in a list and are served in turns.
+ * Members with news wait in a list, and each turn serves some of them.
  */
 #include <errno.h>
 #include <sys/epoll.h>

@@ -41,12 +41,11 @@ bool vma_knows(int fd);
 /* Must calls on @fd? */
 static inline bool vma_has(int fd) { return vma_is_on() && vma_knows(fd); }
 
-/* Is @fd, which is not a descriptor, the name of this API?  Then *@err is 0 or
- * a negative errno. */
+/* Does @fd, which is not a descriptor, name this API?  Then *@err is 0 or a negative errno. */
 bool vma_getsockopt(int fd, int level, int name, void *val, socklen_t *len,
 		    int *err);
 
-/* xtreme.c: an option of libvma's?  Then *@err is 0 or a negative errno. */
+/* xtreme_opt.c: an option of libvma's?  Then *@err is 0 or a negative errno. */
 bool vma_setsockopt(int fd, int level, int name, const void *val, socklen_t len,
 		    int *err);
 /* An option was checked, with @err; SO_VMA_RING_ALLOC_LOGIC: which ring it may join. */
@@ -75,8 +74,9 @@ static inline void vma_has_address(int fd, const struct sockaddr *to)
 		vma_addressed(fd, to);
 }
 
-/* joined.c.  @fd is a new socket of this process's own; @copy is one more descriptor of
- * its; another process or program may read it, or all there are, from now on. */
+/* joined.c.  vma_made(): this process has made the socket @fd.  vma_copied(): @copy is one
+ * more descriptor of the same socket.  vma_passed(), vma_passed_all(): from now on another
+ * process or program may read @fd, or every socket. */
 void vma_made(int fd);
 void vma_copied(int fd, int copy);
 void vma_passed(int fd);
@@ -130,8 +130,8 @@ static inline bool vma_is_dummy(int flags)
 {
 	return unlikely(flags & VMA_DUMMY) && load_rlx(&vma_takes_dummies);
 }
-/* sent.c: the kernel has answered a send on @fd, for which osf has no file, with @r.
- * Returns @r; errno stays. */
+/* sent.c: counts a send on @fd, for which osf has no file.  @r: what the kernel returned.
+ * Returns @r, and leaves errno alone. */
 ssize_t vma_sent(int fd, ssize_t r);
 int vma_sent_msgs(int fd, const struct mmsghdr *msgs, int n);
 static inline bool vma_counts_sends(void)

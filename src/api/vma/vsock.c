@@ -197,8 +197,8 @@ void vsock_leave(struct visit *v)
 void vsock_set_callback(struct vsock *s, vma_recv_callback_t callback,
 			void *context)
 {
-	/* Calls that nobody filters find what was accepted below.  A callback that unregisters
-	 * itself accepts its packet afterwards. */
+	/* Without a callback, calls find in the socket what the callback had accepted.  If
+	 * a callback unregisters itself, it accepts its packet after that. */
 	if (!callback || !load_rlx(&s->callback))
 		s->accepted = 0;
 	s->context = context;

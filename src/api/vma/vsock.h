@@ -37,8 +37,8 @@ struct on_ring {
 	uint8_t state;   /* enum ring_state */
 	uint8_t is_ready, is_over;
 	uint8_t is_big; /* its packets: the next one may be lent */
-	/* It is one of the ring's hot members, and a look at it has found nothing since its
-	 * last packet: the next packet comes alone. */
+	/* It is one of the ring's hot members, and since its last packet one look has found
+	 * nothing: so the next packet comes alone. */
 	uint8_t is_awaited;
 	uint8_t skips_room;      /* EPOLLOUT says what is known */
 	struct sockaddr_in peer; /* of a connection, as completions say it */
@@ -58,13 +58,13 @@ struct vsock {
 	uintptr_t owner; /* the thread that has the receive lock, 0: none */
 	vma_recv_callback_t callback; /* NULL: none */
 	void *context;
-	/* Of what the next receiving call will find, this much was given to the
-	 * callback already: bytes, for UDP 1 or 0 datagrams. */
+	/* How much of what the next receiving call will find the callback has seen already:
+	 * bytes, or for UDP 1 or 0 datagrams. */
 	size_t accepted;
 	int err;       /* that the next receiving call returns, or 0 */
 	bool has_held; /* the callback has, since poll() or select() looked */
-	/* Where the packet lies that was received last, if it was kept there; and
-	 * whether this has a reference of its own. */
+	/* The chunk in which the packet lies that was received last, if somebody has kept
+	 * it; and whether this field has a reference of its own. */
 	struct chunk *lies_in;
 	bool lies_in_own;
 	struct joined *joined; /* api/vma/joined.h; NULL: never */
@@ -103,13 +103,13 @@ static inline struct vsock **vsock_slot(int fd)
 
 /* NULL: the API has nothing to do with @fd.  For vsock_put(). */
 struct vsock *vsock_get(int fd);
-/* The same; makes one.  NULL: *@err is -EINVAL (not TCP or UDP over IP, or it is left to
- * the kernel) or -ENOMEM. */
+/* The same, but makes one if there is none.  NULL: *@err is -EINVAL (not TCP or UDP over
+ * IP, or left to the kernel) or -ENOMEM. */
 struct vsock *vsock_make(int fd, int *err);
 /* The same for a connection from a listener on a ring, which is ours as the listener is. */
 struct vsock *vsock_make_accepted(int fd, int *err);
-/* left.c: is this socket left to the kernel?  Is what a UDP socket sends to @to left to the
- * kernel?  NULL: to its peer. */
+/* left.c.  left_is(): is this socket left to the kernel?  left_to(): is what a UDP socket
+ * sends to @to left to the kernel?  @to NULL: to the socket's peer. */
 bool left_is(int fd, bool is_udp);
 bool left_to(int fd, const struct sockaddr *to);
 /* A new socket: does its thread leave it? */
@@ -141,8 +141,9 @@ static inline void vsock_hold(struct vsock *s)
 		fetch_add(&s->n_refs, 1u);
 }
 
-/* The packet just received lies in @c, which somebody has kept; NULL: at the end of the
- * room.  @own: nobody else may keep it long enough. */
+/* The packet just received lies in @c, which somebody has kept; NULL: it lies at the end of
+ * the room.  @own: take a reference, because the other holder may not keep the chunk long
+ * enough. */
 static inline void vsock_lies_in(struct vsock *s, struct chunk *c, bool own)
 {
 	if (unlikely(s->lies_in_own))

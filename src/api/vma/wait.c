@@ -6,12 +6,11 @@
  *                        ^                       |
  *                        +--- all was dropped ---+
  *
- * As with libvma, poll() and select() also report a descriptor of which the callback has
- * held a packet: the program has something to do, and its callback is where it says what.
- * Epoll does not.
+ * As with libvma, poll() and select() also report a descriptor if its callback has held a
+ * packet: the program has something to do, and its callback knows what.  Epoll does not.
  *
- * An event stays where there is doubt: an event too many costs the program a
- * call, one too few would make it wait for ever.
+ * In doubt an event stays: an event too many costs the program a call, and an event too few
+ * would make it wait for ever.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -25,8 +24,8 @@
 
 #define IN (POLLIN | POLLRDNORM)
 
-/* Is there something to read for the program?  Runs the callback.  @or_held: or has the
- * callback held something? */
+/* Is there something to read for the program?  Runs the callback.  @or_held: a packet that
+ * the callback has held counts, too. */
 static bool is_readable(int fd, bool or_held)
 {
 	VISIT(v, vma_has(fd) ? vsock_get(fd) : NULL);
@@ -165,9 +164,9 @@ int vma_pselect(int n, fd_set *r, fd_set *w, fd_set *e,
 	}
 }
 
-/* All descriptors that an event may be about have a callback, and nothing to
- * read.  A set disarms a descriptor with EPOLLONESHOT when it reports it; if the event
- * does not reach the program, arm it again. */
+/* Do all descriptors that the event may be about have a callback, and nothing to read?  A
+ * set disarms a descriptor with EPOLLONESHOT when it reports it.  If the program does not
+ * get the event, this arms it again. */
 static bool is_empty_event(int epfd, const struct epoll_event *ev)
 {
 	struct epset_found found[EPSET_SAME_MAX];

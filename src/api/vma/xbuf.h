@@ -2,9 +2,9 @@
 /*
  * api/vma/xbuf.h - buffers that a program gets from SocketXtreme
  *
- * The bytes lie in a room (held.h), or where the protocol has lent them (below.h); a buffer
- * counts the program's references.
- * A pointer that the program gives back is checked before it is used.
+ * The bytes lie in a room (held.h), or where the protocol has lent them (below.h).  A
+ * buffer counts the program's references.  We check a pointer that the program gives back
+ * before we use it.
  */
 #pragma once
 
@@ -14,8 +14,8 @@
 
 #define XBUF_MAX (1u << 20) /* that a program has at once */
 
-/* One for the next packet, which xbuf_fill() makes the program's; NULL: it has
- * too many. */
+/* A buffer for the next packet, which becomes the program's by xbuf_fill(); NULL: the
+ * program has too many. */
 struct vma_buff_t *xbuf_take(void);
 void xbuf_cancel(struct vma_buff_t *b); /* takes NULL, too */
 /* For @n bytes in @c; takes over the reference. */

@@ -3,8 +3,8 @@
  * api/vma/xtreme_opt.c - libvma's socket options
  *
  *     SO_VMA_USER_DATA         what completions say of the socket
- *     SO_VMA_RING_ALLOC_LOGIC  with whom it shares a ring
- *     SO_VMA_SHUTDOWN_RX       it receives no more
+ *     SO_VMA_RING_ALLOC_LOGIC  with which sockets it shares a ring
+ *     SO_VMA_SHUTDOWN_RX       the socket receives nothing more
  *     SO_VMA_RING_USER_MEMORY  where its packets lie
  *     SO_VMA_FLOW_TAG          a number for a NIC; checked, and of no use here
  */

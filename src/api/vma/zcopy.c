@@ -53,8 +53,8 @@ static void put_from(const struct vsock *s, const struct packet *p,
 	*fromlen = p->from_len;
 }
 
-/* libvma's programs call once for each edge of an epoll set, because there a call takes
- * all that it has room for.  Here it takes one piece: did it leave something? */
+/* Has the call left something to receive?  libvma's call takes all that it has room for, so
+ * its programs call once for each edge of an epoll set.  Our call takes one piece. */
 static bool leaves_some(const struct vsock *s, size_t n)
 {
 	int is = below_is_ready(s->fd);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * api/xlio/opt.c - options of libxlio's own, or in a form of its own
+ * api/xlio/opt.c - socket options that only libxlio has, or has in a form of its own
  *
  *     xlio_socket_setsockopt()  ->  libxlio's own: here  ->  group/, the kernel
  */

@@ -4,8 +4,7 @@
  *
  *     OSF_FAULTS="seed=7,lost=2,held=30,full=10,memory=5"
  *
- * Each number but the seed says for how many of 100 something happens; without
- * one it never does.
+ * Each number except the seed is a percentage; what is not named never happens.
  *
  *     lost      a send does not arrive: OSF_WC_RETRY_EXC_ERR, error state
  *     held      a send, and all behind it, arrives when somebody polls an empty

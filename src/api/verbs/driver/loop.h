@@ -5,16 +5,16 @@
  *     post_send -> queue of sends --+-- loop_progress_locked() --> completions of both
  *     post_recv -> queue of receives+
  *
- * A send waits until its peer has posted a receive; then the thread that made the two meet
- * copies the bytes.  Two shared objects are made of it: osf-loop, and osf-faults, which
- * fails on purpose (faults.c).
+ * A send waits until its peer has posted a receive.  Then the thread that posted the later
+ * of the two copies the bytes.  The build makes two shared objects of these files:
+ * osf-loop, and osf-faults, which fails on purpose (faults.c).
  *
- * The files know the generations of osf/verbs_driver.h apart, so that tests/abi can build
- * the driver as it was: those that loop_ex.h serves need generation 1, loop_time.c needs
- * generation 2.  What an older one lacks is in tests/abi.
+ * The files keep the generations of osf/verbs_driver.h apart, so that tests/abi can build
+ * the driver as it was: the files that use loop_ex.h need generation 1, loop_time.c needs
+ * generation 2.  tests/abi has what an older driver lacks.
  *
- * Lock: loop_lock guards everything; functions of other files expect it to be held where
- * their name says so.
+ * Lock: loop_lock guards everything; a function whose name ends in _locked expects its
+ * caller to hold it.
  */
 #pragma once
 

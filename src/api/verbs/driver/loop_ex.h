@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * api/verbs/driver/loop_ex.h - where a generation adds to the calls of loop_ex.c
+ * api/verbs/driver/loop_ex.h - what a later generation adds to the calls of loop_ex.c
  *
- * loop_time.c has these for generation 2.
+ * loop_time.c defines these functions for generation 2.
  */
 #pragma once
 

@@ -197,8 +197,8 @@ static const struct osf_context_ops ops = {
 	verbs_post_send, verbs_post_recv, verbs_poll_cq,
 };
 
-/* How a QP of this device reaches another: by the first GID that is not zero, or
- * without one where the link has local identifiers. */
+/* Finds the address by which a QP of this device reaches another: the first GID that is not
+ * zero, or the local identifier on links that have one. */
 static int find_self(struct verbs_open *c)
 {
 	static const union ibv_gid none;

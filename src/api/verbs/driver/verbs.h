@@ -5,12 +5,12 @@
  *     osf_f()  ->  this driver  ->  ibv_f()  ->  whoever has the device
  *
  * Calls of libibverbs are public ABI, so the device may be hardware, soft-RoCE, or a
- * software device that stands in front of libibverbs.  QPs are reliable connections
- * (RC), and reach QPs of the same device of this host, in any process.
+ * software device that defines libibverbs' functions in front of it.  QPs are reliable
+ * connections (RC), and reach QPs of the same device of this host, in any process.
  *
- * The driver has some of the newer calls: sends as an array, completions with
- * immediate data, the clock.  It has no create_cq_ex, so the library serves that
- * without bits and refuses it with any.
+ * The driver has some of the newer calls: sends as an array, completions with immediate
+ * data, the clock.  It has no create_cq_ex.  So the library makes the older call for a
+ * program that asks for no bits, and refuses any bit.
  */
 #pragma once
 

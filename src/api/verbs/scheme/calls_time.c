@@ -10,8 +10,8 @@
 
 #include "api/verbs/scheme/scheme_ex.h"
 
-/* comp_mask2 lies behind what a program of generation 1 has allocated, so that
- * only bit 31 says that it is there. */
+/* comp_mask2 lies beyond the memory that a program of generation 1 has allocated, so only
+ * bit 31 of comp_mask says that it is there. */
 bool cq_attr_is_known(const struct osf_cq_init_attr_ex *attr)
 {
 	if (attr->comp_mask & ~OSF_CQ_ATTR_KNOWN)

@@ -4,8 +4,8 @@
  *
  *     osf_get_device_list() -> drivers_load() -> dlopen() -> osf_driver_entry()
  *
- * Once in a process, when it first asks for devices.  A driver that fails stays
- * loaded: what it has registered may be in use.
+ * A process loads them once, when it first asks for devices.  A driver that fails stays
+ * loaded, because what it has registered may be in use.
  */
 #include <dlfcn.h>
 #include <pthread.h>

@@ -5,13 +5,13 @@
  *     osf_register_driver_ex()  ->  table of registry.c
  *     osf_open_device()  ->  ex_open()  ->  driver_init()
  *
- * A context is mapped by itself:
+ * Each context has a mapping of its own:
  *
  *     | page without access | drv_f, lib_f ... has_ex, sz, osf_context | priv |
  *                           ^ page boundary
  *
- * A driver that writes a member which this library does not have faults there,
- * instead of changing somebody's memory.
+ * So a driver that writes a member which this library does not have faults, instead of
+ * changing somebody's memory.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -6,10 +6,10 @@
  *     osf_open_device() -> entry.open() -> a context
  *     osf_f()           -> calls.c, or lib_f of calls_ex.c and calls_time.c
  *
- * The files know the generations of the interface apart, so that tests/abi can
- * build the library as it was: registry.c, load.c and calls.c are generation 0;
- * registry_ex.c and calls_ex.c need the headers of generation 1 or later;
- * calls_time.c needs those of generation 2.
+ * The files keep the generations of the interface apart, so that tests/abi can build the
+ * library as it was: registry.c, load.c and calls.c are generation 0; registry_ex.c and
+ * calls_ex.c need the headers of generation 1 or later; calls_time.c needs those of
+ * generation 2.
  */
 #pragma once
 
