@@ -2,9 +2,10 @@
 /*
  * osfd/beyond.c - see beyond.h
  *
- * The netlink sockets stay open, since opening them takes longer than asking.  A process that
- * was forked opens its own, since answers go to a socket, and whoever reads it first has
- * them.  It closes none, since the number may be another descriptor's by then.
+ * The netlink sockets stay open, because opening one takes longer than asking.  The kernel
+ * sends an answer to the socket that asked, where any process that has the socket could
+ * read it.  So a forked process opens sockets of its own.  It does not close the inherited
+ * numbers, because by then they may belong to other descriptors.
  */
 #include "osfd/beyond.h"
 
@@ -72,8 +73,8 @@ static int socket_of(int protocol)
 /*
  * Asks the kernel, and reads its answer into the same packet.
  *
- * Return: 0; -ENOENT: there is no such thing, or no part of the kernel that would know it; or
- * another errno
+ * Return: 0; -ENOENT: there is no such thing, or the kernel lacks the part that would know
+ * it; or another errno
  */
 static int ask(int protocol, union packet *p)
 {

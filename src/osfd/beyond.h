@@ -7,8 +7,8 @@
  *     signatures  TCP-MD5 or TCP-AO: the peer drops segments that have none
  *
  * Our TCP does none of this, so such a connection stays with the kernel.  Conntrack that
- * only watches sees no segment from the freeze to the thaw, and would take those behind it
- * for invalid ones.  So it is told to accept sequence numbers that it does not expect.
+ * only watches sees no segment from the freeze to the thaw, and would take the later ones
+ * for invalid.  So osfd tells it to accept sequence numbers that it does not expect.
  */
 #pragma once
 
@@ -17,7 +17,7 @@
 /* So that the process needs no socket() later, which it may not be allowed. */
 void beyond_open(void);
 
-/* Return: 0, or with a reason -MSG_E_NAT, -MSG_E_IPSEC or -MSG_E_SIGNED; or another errno: it
- * cannot be known */
+/* Return: 0, or with a reason -MSG_E_NAT, -MSG_E_IPSEC or -MSG_E_SIGNED; or another errno:
+ * we cannot find out */
 MUST_CHECK int beyond_check(int fd, const struct connection *c,
 			    struct refusal *why);

@@ -16,8 +16,8 @@
 
 /* What osfd does takes microseconds; one that does not answer counts as gone. */
 #define REPLY_S 5
-/* An osfd that ends keeps its name for a moment after it has stopped to serve.  An osfd
- * that has no room for another client closes the connection, too. */
+/* An osfd that ends has stopped serving some time before it gives up its name.  An osfd
+ * that has no room for another client also closes the connection. */
 #define CONNECTS_MAX 4
 
 union control {

@@ -35,9 +35,9 @@ MUST_CHECK int osfd_call(int fd, enum msg_type type, struct request *r,
 			 const int *fds, unsigned n_fds, struct reply *out,
 			 int got[2]);
 
-/* The two halves of osfd_call(), for who has something else to do meanwhile.  One request at a
- * time.  osfd_answer() returns -EAGAIN and leaves out->err 0 where there is no answer yet and the
- * caller does not want to wait. */
+/* The two halves of osfd_call(), for callers that do something else meanwhile.  One request
+ * at a time.  osfd_answer() returns -EAGAIN and leaves out->err 0 if there is no answer yet
+ * and the caller does not want to wait. */
 MUST_CHECK int osfd_ask(int fd, enum msg_type type, struct request *r,
 			const int *fds, unsigned n_fds);
 MUST_CHECK int osfd_answer(int fd, struct reply *out, int got[2], bool waits);

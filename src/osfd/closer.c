@@ -81,8 +81,9 @@ static bool next(int osfd, int *fd)
 	return n > 0;
 }
 
-/* osfd has the last descriptor that it sent open, too, until its next packet says that it has closed
- * its own.  So that one waits here until then. */
+/* osfd sends a descriptor, then closes its own, and its next packet says so.  Until then
+ * close() here would not be the last one, and osfd's would be.  So the descriptor waits
+ * here for the next packet. */
 static void serve(int osfd)
 {
 	int held = -1, fd;

@@ -3,12 +3,13 @@
  * osfd/confine.c - what osfd gives up before it reads the first request
  *
  * Four capabilities stay: CAP_NET_ADMIN (TCP_REPAIR, tc), CAP_NET_RAW (packet sockets),
- * CAP_BPF (maps and programs), CAP_NET_BIND_SERVICE (to bind a connection of a port
- * below 1024 again).  It opens no file any more and executes nothing.  A call that is
- * not in the list fails with EPERM: libbpf tries some that it can do without.
+ * CAP_BPF (maps and programs), CAP_NET_BIND_SERVICE (to bind a connection of a port below
+ * 1024 again).  osfd opens no file any more and executes nothing.  A call that is not in
+ * the list fails with EPERM and does not kill osfd, because libbpf tries some calls that it
+ * can do without.
  *
- * A worker gives up CAP_BPF, too, and what osfd needs to make ports and workers.  Of bpf() it
- * keeps the four commands that read and write a map whose descriptor it has.
+ * A worker gives up CAP_BPF, too, and what osfd needs to make ports and workers.  Of bpf()
+ * it keeps the four commands that read and write a map whose descriptor it has.
  */
 #include "osfd/confine.h"
 
@@ -137,8 +138,8 @@ static int allow_fork(scmp_filter_ctx ctx)
 				SCMP_A0(SCMP_CMP_EQ, fork_flags));
 }
 
-/* Families: packets, raw segments, questions about devices and, of a worker that begins, about
- * connections. */
+/* The families of sockets: packets, raw segments, questions about devices and, in a worker
+ * that has not confined itself yet, about connections. */
 static int filter_calls(void)
 {
 	static const int families[] = { AF_PACKET, AF_INET, AF_INET6,

@@ -2,10 +2,11 @@
 /*
  * osfd/control.h - what osfd and a worker say to each other
  *
- *     osfd -> CLIENT: a program's socket and pidfd, and the request that is to be served
- *     worker -> ASK: a request that is no worker's to serve -> osfd -> ANSWER
- *     worker -> END: one of its grants; GONE: one of its programs' sockets
- *     both -> LOOK: a port is ending; or its last connection has gone
+ *     osfd -> CLIENT: a program's socket and pidfd, and the request that the worker has to serve
+ *     worker -> ASK: a request that only osfd can serve -> osfd -> ANSWER
+ *     worker -> END: one of its grants has ended; GONE: one of its programs' sockets
+ *     osfd -> LOOK: the ports have changed, look at your grants
+ *     worker -> LOOK: the last connection of a port that is ending has gone
  *
  * Packets of a socket pair.  The worker waits for an ANSWER; osfd never waits for a worker.
  */

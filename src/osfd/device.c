@@ -5,11 +5,11 @@
  *     name -> device_find() -> index, MTU; Ethernet or loopback only
  *     index -> device_is_free() -> 0, or who is there: tcx programs, or clsact filters
  *
- * A port's frames pass by the tc programs of others: those at ingress no longer see the
- * port's connections, those at egress never see what the port sends.  A program that
- * translates addresses (Cilium) would make a connection impossible.  So such a device
- * is a port only where the administrator says so.  XDP programs see every frame before
- * a port does and can stay.
+ * A port's frames bypass the tc programs of others: those at ingress no longer see the
+ * port's connections, those at egress never see what the port sends.  If such a program
+ * translates addresses (Cilium), a connection over the port could not work.  So such a
+ * device becomes a port only if the administrator says so.  XDP programs see every frame
+ * before a port does and can stay.
  */
 #include "osfd/port.h"
 
@@ -63,9 +63,9 @@ static bool is_steer_tc(uint32_t id)
 	return is;
 }
 
-/* An osfd that was killed, or whose programs were away when it ended, leaves tc programs.
- * They are no obstacle to the port that they come from.  Whoever can attach a program can
- * also give it this name. */
+/* Finds the tc programs that an earlier osfd left.  It leaves them if it was killed, or if
+ * programs that had their links did not run while it ended.  They do not prevent a port on
+ * their device.  Whoever can attach a program can also give it this name. */
 static void find_former(struct ports *ps)
 {
 	uint32_t id = 0;

@@ -6,16 +6,18 @@
  *     its death -> osfd: escrow_parse() -> thaw() -> the kernel sends what send() took
  *
  * A program shares one file of ESCROW_BYTES with osfd: sealed memory, of which only the
- * touched pages exist.  Each connection that has moved has a slot: a page with its
- * numbers, and a ring with the bytes that send() took and the peer has not acknowledged.
+ * touched pages exist.  Each connection that has moved has a slot: a page with its numbers,
+ * and a ring with the bytes that send() took and the peer has not acknowledged.
  *
- * The program writes its state into the copy that does not count, and then stores which
- * one counts.  So a program that is killed in the middle of this leaves the state of
- * before.  It does this before a frame leaves that tells the peer something new: what the
- * peer has heard is never ahead of the escrow.
+ * A slot has two copies of the state, and a field that says which one counts.  The program
+ * writes its state into the other copy, and then changes that field.  So if a program is
+ * killed in the middle, the former state counts.  The program does this before a frame
+ * leaves that tells the peer something new: what the peer has heard is never ahead of the
+ * escrow.
  *
- * osfd reads the file once the program is dead, by pread() and not by a mapping.  All of it
- * is input of that program; the connection is the one that osfd holds itself.
+ * osfd reads the file once the program is dead, by pread() and not by a mapping.
+ * Everything in it is input of that program.  Which connection it is about does not come
+ * from the file: osfd holds the connection's descriptor.
  */
 #pragma once
 

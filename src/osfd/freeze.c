@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * osfd/freeze.c - the kernel's socket stands still, and says its numbers
+ * osfd/freeze.c - stops the kernel's socket, and reads its numbers
  *
  * TCP_REPAIR alone stops nothing: the kernel would still acknowledge bytes, take a FIN,
  * retransmit, and send keepalives.  The steps of freeze(), in this order:
  *
- *   1  the connection can move and is quiet; an ACK that was delayed is sent
- *   2  the port gets copies of its frames, so that none is lost at the change
+ *   1  check that the connection can move and is quiet; send an ACK that was delayed
+ *   2  the port gets copies of the connection's frames, so that none is lost at the change
  *   3  a filter drops all that arrives; keepalives stop
  *   4  the port alone gets its frames
  *   5  TCP_REPAIR: the kernel sends nothing more
- *   6  if it is quiet still, its numbers are read; otherwise all is undone
+ *   6  if it is still quiet, read its numbers; otherwise undo all
  */
 #include "osfd/freeze.h"
 
@@ -227,8 +227,8 @@ static int read_state(int fd, struct frozen *f, struct refusal *why)
 /* The end of TCP_REPAIR sends a probe each time, whether it was on or not. */
 void probe_peer(int fd) { opt_set(fd, SOL_TCP, TCP_REPAIR, TCP_REPAIR_OFF); }
 
-/* Undoes freeze() after any of its steps.  Segments that have arrived meanwhile are lost:
- * the peer sends their bytes again, and repeats a reset when it is probed. */
+/* Undoes freeze() after any of its steps.  Segments that have arrived meanwhile are lost.
+ * The peer sends bytes again by itself; a probe makes it repeat a reset. */
 static void undo(struct grant *g, int fd, const struct connection *c,
 		 const struct frozen *f)
 {
@@ -283,8 +283,8 @@ int freeze(struct grant *g, int fd, struct frozen *out, struct refusal *why)
 		err = connection_of(fd, &c, why);
 	if (!err)
 		err = beyond_check(fd, &c, why);
-	/* An ACK that waits to be sent goes now: nobody would send it later.  2: and go
-	 * on delaying others. */
+	/* Send an ACK that waits now, because nobody would send it later.  The value 2 lets
+	 * the kernel go on delaying later ACKs. */
 	if (!err)
 		err = opt_set(fd, SOL_TCP, TCP_QUICKACK, 2);
 	if (!err)

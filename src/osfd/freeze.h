@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * osfd/freeze.h - take a TCP connection out of the kernel's hands, and give it back
+ * osfd/freeze.h - takes a TCP connection away from the kernel, and gives it back
  *
  *     established, quiet -> freeze() -> struct frozen; the kernel's socket stands still
  *     struct frozen, bytes -> thaw() -> established, the same descriptor
  *
  * Between the two the kernel's socket neither sends nor receives: TCP_REPAIR is on, a
- * filter drops what arrives, and the port has the connection's frames.  These are the
- * steps that need CAP_NET_ADMIN, and the right to bind to any port.
+ * filter drops what arrives, and the port has the connection's frames.  These are the steps
+ * that need CAP_NET_ADMIN, and the right to bind to any port.
  *
- * The connection is the one whose descriptor the caller has.  Its addresses come from
- * the kernel, so that nobody can name a connection of somebody else.
+ * The connection is the one whose descriptor the caller has.  Its addresses come from the
+ * kernel, so that nobody can name a connection of somebody else.
  */
 #pragma once
 
@@ -50,18 +50,18 @@ MUST_CHECK int freeze(struct grant *g, int fd, struct frozen *out,
 MUST_CHECK int adopt(struct grant *g, int fd, uint32_t snd_nxt,
 		     struct refusal *why);
 
-/* Undoes a freeze whose numbers nobody knows, or the part of a freeze that was done.
- * Nothing has been sent or received since the freeze.  SO_REUSEADDR and SO_KEEPALIVE are
- * the caller's to restore.  Return: 0, or with a reason -EOPNOTSUPP */
+/* Undoes a freeze whose numbers nobody knows, or the steps of a freeze that were done.
+ * Nothing has been sent or received since the freeze.  The caller restores SO_REUSEADDR and
+ * SO_KEEPALIVE.  Return: 0, or with a reason -EOPNOTSUPP */
 MUST_CHECK int freeze_undo(struct grant *g, int fd, struct refusal *why);
 
-/* A window probe, by the kernel, to a peer of an established connection.  A peer that has
- * reset it while nobody listened resets it again: a reset is not retransmitted otherwise.
- * SO_REUSEADDR is off after it. */
+/* Has the kernel send a window probe to the peer of an established connection.  A reset is
+ * not retransmitted.  But a peer that reset the connection while nobody listened answers
+ * the probe with another reset.  SO_REUSEADDR is off after this call. */
 void probe_peer(int fd);
 
-/* Bytes that the program's engine gives back with a connection: a file's, from its
- * start, in this order. */
+/* Bytes that the program's engine gives back with a connection.  They lie in a file, from
+ * its start, in this order. */
 struct queues {
 	int fd; /* -1: there are none */
 	uint32_t n_unread, n_unacked, n_unsent;

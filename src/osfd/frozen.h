@@ -32,8 +32,8 @@ enum {
 	FROZEN_KEEPALIVE = 1 << 2,
 	FROZEN_SHUT_RD =
 	    1 << 3, /* set by the program; the kernel does not say */
-	/* Of a thaw: the peer has ended the connection, and the engine has not taken that:
-	 * the kernel gets the segment again. */
+	/* For thaw(): the peer has ended the connection, and the engine has not handled
+	 * that.  thaw() sends the segment to the kernel again. */
 	FROZEN_PEER_FIN = 1 << 4,
 	FROZEN_PEER_RESET = 1 << 5,
 	FROZEN_FLAGS = (1 << 6) - 1,
@@ -44,9 +44,10 @@ struct frozen {
 	uint32_t rcv_nxt;
 	/* struct tcp_repair_window */
 	uint32_t snd_wl1, snd_wnd, max_window, rcv_wnd, rcv_wup;
-	/* As TCP_TIMESTAMP: bit 0 says that the unit is microseconds, not milliseconds,
-	 * and hides the clock's.  Never less than a TSval that was sent, also in what
-	 * thaw() gets: the peer drops segments whose TSval steps back (PAWS). */
+	/* As TCP_TIMESTAMP: bit 0 says that the unit is microseconds, not milliseconds, and
+	 * replaces the clock's bit 0.  freeze() and the caller of thaw() never give less
+	 * than a TSval that was sent, because the peer drops segments whose TSval steps
+	 * back (PAWS). */
 	uint32_t timestamp;
 	uint32_t mss_clamp; /* bytes, as the peer's SYN said */
 	uint32_t snd_mss, pmtu;

@@ -4,8 +4,8 @@
  *
  *     bytes -> request_parse() -> who may -> what is asked -> reply
  *
- * Root adds and removes ports.  Each user may see the list.  A program uses grants of
- * its own.  What is about connections is in serve.c.
+ * Root adds and removes ports.  Each user may see the list.  A program uses grants of its
+ * own.  serve.c has the requests about connections.
  */
 #include <errno.h>
 #include <string.h>

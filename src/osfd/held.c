@@ -212,8 +212,8 @@ void held_acknowledge(struct grant *g)
 			acknowledge(g, &g->held[i]);
 }
 
-/* The kernel does the same when a program ends without having read everything:
- * it sends a reset behind the bytes that were sent. */
+/* Sends a reset behind the bytes that were sent, as the kernel does when a program ends
+ * without having read everything. */
 static int end_unread(struct grant *g, struct held *h)
 {
 	struct connection c;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * osfd/held.h - the connections of a grant that osfd would give back for a dead program
+ * osfd/held.h - the connections of a grant that osfd gives back if the program dies
  *
  *     MSG_ESCROW -> held_open() -> a table of slots
  *     a freeze -> held_add(): a copy of the descriptor      a thaw -> held_drop()
@@ -45,15 +45,16 @@ void held_set(struct grant *g, uint32_t slot, int fd, const struct frozen *f);
 /* Another grant has adopted it. */
 void held_forget(struct grant *g, const struct steer_key *key);
 void held_drop(struct grant *g, uint32_t slot);
-/* The socket has no connection any more, because somebody has ended it (`ss -K').  This
- * makes it an ordinary socket again, which reports the end to the program. */
+/* Somebody has ended the connection (`ss -K'), so the socket has none.  This makes it an
+ * ordinary socket again, which reports the end to the program. */
 void held_ended(struct grant *g, uint32_t slot);
 
-/* The program lives, and has made no turn for a while.  The escrow tells which ACKs it
- * owes, and osfd sends them.  The program goes on with the connections, and may be writing
- * the escrow. */
+/* The program lives, and has made no turn for a while.  osfd sends the ACKs that the
+ * program owes by its escrow.  The program still has the connections, and may write to the
+ * escrow at the same time. */
 void held_acknowledge(struct grant *g);
 
-/* Ends the table.  @is_dead: nobody else writes the escrow or the stream any more, so the
- * kernel gets what the escrow says.  Otherwise each connection is reset. */
+/* Ends the table.  @is_dead: nobody else writes to the escrow or sends on the connection
+ * any more, so osfd gives the kernel what the escrow says.  Otherwise osfd resets each
+ * connection. */
 void held_end(struct grant *g, bool is_dead);

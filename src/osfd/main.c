@@ -83,8 +83,8 @@ static bool user_of(const char *name, uint32_t *uid)
 	return pw != NULL;
 }
 
-/* The ports of a file.  @is_kept: found at a start after a crash, where the device was
- * looked at when the port was added. */
+/* Adds the ports of a file.  @is_kept: the file was found at a start after a crash, and the
+ * earlier osfd has looked at the devices when it added the ports. */
 static int policy_read(struct ports *ps, int fd, const char *path, bool is_kept)
 {
 	static char text[POLICY_BYTES];

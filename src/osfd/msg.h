@@ -6,12 +6,12 @@
  *     osfd -> struct reply, descriptors -> program, one for each request
  *
  * Both are packets of a SOCK_SEQPACKET unix socket, in the byte order of the machine.
- * Either side may be newer.  Bodies only ever grow: what a shorter packet lacks is
- * zero.  osfd refuses a request whose additional bytes are not zero (-E2BIG), because
- * they ask for something that it does not know; a program ignores what a reply has in
- * addition.  The first request is MSG_HELLO.  It finds the highest version that both
- * know.  From version 2 on, osfd may also send a reply of the type MSG_LEAVE that nobody
- * has asked for: the program is to give its connections back.
+ * Either side may be newer.  Bodies only ever grow.  The receiver takes bytes that a
+ * shorter packet lacks as zero.  osfd refuses a longer request whose additional bytes are
+ * not zero (-E2BIG), because they ask for something that it does not know; a program
+ * ignores additional bytes of a reply.  The first request is MSG_HELLO, which finds the
+ * highest version that both know.  From version 2 on, osfd may also send a reply of the
+ * type MSG_LEAVE that answers no request: it asks the program to give its connections back.
  *
  * A request is input of a stranger: request_parse() is the only way in, and the fuzzer
  * tests/fuzz/fuzz_osfd.c calls it.
@@ -36,8 +36,8 @@
 /* What a thaw gives back: at most what a kernel socket's buffers hold. */
 #define MSG_QUEUE_MAX (16u << 20)
 
-/* Why a connection is not frozen, in reply.err: the kernel does more to its segments than our
- * TCP would (osfd/beyond.h). */
+/* Why osfd does not freeze a connection, in reply.err: the kernel does more to its segments
+ * than our TCP would (osfd/beyond.h). */
 #define MSG_E_NAT EREMCHG
 #define MSG_E_IPSEC ENOKEY
 #define MSG_E_SIGNED EKEYREJECTED
@@ -98,8 +98,8 @@ struct msg_escrow {
 	uint32_t grant;
 };
 
-/* A connection that an osfd has frozen which runs no longer.  The program has opened a new
- * grant, adopts its connections one by one, and closes what it had of the old one. */
+/* A connection that an earlier osfd has frozen.  The program has opened a new grant, has
+ * osfd adopt its connections one by one, and closes what it had of the old grant. */
 struct msg_adopt {
 	uint32_t grant;
 	uint32_t snd_nxt; /* as FREEZE has said */
@@ -108,35 +108,35 @@ struct msg_adopt {
 	struct frozen state;
 };
 
-/* A connection that an earlier osfd may or may not have frozen; nobody knows.
- * The kernel goes on with it. */
+/* A connection that an earlier osfd may have frozen or not; nobody knows.  osfd makes the
+ * kernel go on with it. */
 struct msg_undo {
 	uint32_t grant;
 };
 
-/* The descriptor is a timer of the program's, which has an escrow.  When it expires, osfd
- * acknowledges what the escrow says is not.  An osfd that does not know this request
- * acknowledges nothing. */
+/* The descriptor is a timer of a program that has an escrow.  When it expires, osfd sends
+ * the ACKs that the program owes by its escrow.  An osfd that does not know this request
+ * sends none. */
 struct msg_away {
 	uint32_t grant;
 };
 
-/* REST: a grant without flows leaves no trace on its device, where it would cost each frame
- * something, until WAKE.  With the answer to WAKE comes the new link.  Both take osfd some 20 to
- * 60 ms, for which a program has no need to wait.  With an osfd that does not know these
- * requests, a grant does not rest. */
+/* REST: a grant without flows leaves no trace on its device until WAKE.  A trace would cost
+ * each frame of the device something.  With the answer to WAKE comes the new link.  Each
+ * request takes osfd some 20 to 60 ms, and the program need not wait for it.  With an osfd
+ * that does not know these requests, a grant does not rest. */
 struct msg_rest {
 	uint32_t grant;
 };
 
-/* The answer brings a page that the user's processes with the same command line share (past.h).
- * An osfd that does not know this request has none. */
+/* The answer brings a page that all processes of the user with the same command line share
+ * (past.h).  An osfd that does not know this request has none. */
 struct msg_past {
 	uint64_t program; /* a number of the command line */
 };
 
-/* A connection that has ended, so that its anchor no longer tells its addresses.  A
- * grant steers its own connections only, so its owner may name them. */
+/* A connection that has ended, so that its anchor no longer tells its addresses.  The
+ * program may name them itself, because a grant steers only connections of its own. */
 struct msg_drop {
 	uint32_t grant;
 	struct steer_key key;
@@ -170,8 +170,8 @@ struct request {
 	};
 };
 
-/* The answer to OPEN; with it come the packet socket and the link, which keeps the
- * steering alive where osfd ends. */
+/* The answer to OPEN.  With it come the packet socket and the link, which keeps the
+ * steering alive if osfd ends. */
 struct msg_grant {
 	uint32_t grant; /* names it in later requests */
 	uint32_t ifindex, mtu;

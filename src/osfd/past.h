@@ -4,9 +4,10 @@
  *
  *     MSG_PAST, with a number that names a command line -> pasts_page() -> a memfd
  *
- * Processes of one user that run the same command line share a page.  They write there whether
- * their connections gained by moving, and the next process reads it (proto/tcp/past.h).  osfd keeps
- * the page while no such process runs, and never looks into it.
+ * Processes of one user that run the same command line share a page.  They write into it
+ * whether their connections gained by moving, and the next process reads it
+ * (proto/tcp/past.h).  osfd keeps the page while no such process runs, and never looks into
+ * it.
  */
 #pragma once
 

@@ -33,14 +33,15 @@
 
 struct port {
 	struct msg_port is; /* dev[0] == 0: a free entry */
-	/* Its programs are asked to give their connections back, and get no others.
-	 * Without connections it goes. */
+	/* osfd asks its programs to give their connections back, and gives them no others.
+	 * When there are no connections left, the port goes. */
 	bool is_ending;
 	uint32_t n_grants;
-	/* Of grants that have ended: connections of dead programs that were given to the
-	 * kernel, and reset. */
+	/* Of grants that have ended: how many connections of dead programs osfd gave to the
+	 * kernel, and how many it reset. */
 	uint64_t n_thawed, n_reset;
-	/* Of grants that have ended; and frames that found a ring full, of all. */
+	/* counts: of grants that have ended.  n_dropped: frames that found a ring full, of
+	 * all grants. */
 	uint64_t counts[STEER_N_COUNTS], n_dropped;
 };
 
@@ -54,8 +55,8 @@ struct grant {
 	uint32_t n_flows;
 	int ifindex;
 	bool is_lo;
-	/* Its ring gets no frames: it has had no flow for a while.  After each such pause
-	 * it takes twice as long until the next one. */
+	/* Its ring gets no frames, because it has had no flow for a while.  After each such
+	 * pause it takes twice as long until the next one. */
 	bool is_deaf;
 	uint64_t idle_ns,
 	    patience_ns; /* since when it has no flow; how long that lasts */
@@ -63,8 +64,8 @@ struct grant {
 	bool is_resting; /* MSG_REST */
 	bool
 	    is_told; /* osfd knows that an ending port's connections have gone */
-	/* The program's packet socket, or -1.  osfd asks it for n_dropped, which waits for
-	 * nothing. */
+	/* The program's packet socket, or -1.  osfd reads n_dropped from it, a call that
+	 * waits for nothing. */
 	int frames_fd;
 	int escrow_fd;
 	struct held *held; /* held.c: ESCROW_SLOTS of them, or NULL */
@@ -118,16 +119,16 @@ MUST_CHECK int ports_init(struct ports *ps, int state_fd);
 MUST_CHECK int port_add(struct ports *ps, const struct msg_port *p,
 			struct refusal *why);
 
-/* Ends the port's grants, too.  Return: 0, or with a reason -ENOENT, or -EBUSY while
- * connections run over it: then it is ending, and its programs are to be told */
+/* Removes a port, and ends its grants.  Return: 0, or with a reason -ENOENT, or -EBUSY
+ * while connections run over it: then the port is ending, and the caller tells its programs */
 MUST_CHECK int port_del(struct ports *ps, const struct msg_port *p,
 			struct refusal *why);
 /* Has a user a port of its own? */
 bool ports_has(const struct ports *ps, uint32_t uid);
 /* All ports are ending. */
 void ports_end(struct ports *ps);
-/* Removes those that are ending and have no connection left.  Return: whether there are
- * others that are ending */
+/* Removes the ports that are ending and have no connection left.  Return: whether others
+ * are ending */
 bool ports_sweep(struct ports *ps);
 
 /* The port at an index of those that are there.  NULL: there are no more */
@@ -153,14 +154,14 @@ MUST_CHECK int grant_open(struct ports *ps, const char *dev, uint32_t uid,
 			  int owner, struct msg_grant *out, int fds[2],
 			  struct refusal *why);
 
-/* Gives all frames to the kernel.  The peers of connections that are still frozen learn that
+/* Gives all frames to the kernel.  If connections are still frozen, their peers learn that
  * nobody serves them any more (segment.h). */
 void grant_close(struct grant *g);
 
 /* In a new worker: ends what it has of osfd's grants. */
 void grants_forget(struct ports *ps);
-/* In a worker: takes a grant that osfd has opened.  The descriptors are its own from now on, also
- * where this fails.  Return: 0 or an errno */
+/* In a worker: takes a grant that osfd has opened.  The descriptors belong to the grant
+ * from now on, even if this fails.  Return: 0 or an errno */
 struct grant_part {
 	struct msg_grant is;
 	uint32_t number;
@@ -185,11 +186,12 @@ void grant_unsteer(struct grant *g, const struct steer_key *k);
  * Return: 0, or with a reason -EBUSY for a grant with flows, or what the kernel said */
 MUST_CHECK int grant_rest(struct grant *g, struct refusal *why);
 MUST_CHECK int grant_wake(struct grant *g, struct refusal *why);
-/* The worker's part: whether the ring gets frames.  The program has the packet socket, too, and
- * could make this wait.  Return: 0, or what the kernel said */
+/* The worker's part: whether the ring gets frames.  Only a worker calls it, because the
+ * program has the packet socket, too, and could make the call wait.  Return: 0, or what the
+ * kernel said */
 int grant_listen(struct grant *g, bool is_on);
 /* Stops the frames of one grant that has had no flow for long enough, until its next flow.
- * Return: milliseconds until it is to be called again, or -1 */
+ * Return: after how many milliseconds to call this again, or -1 */
 int grants_rest(struct ports *ps);
 
 /* device.c - what a device is, and who else has programs on it. */

@@ -4,9 +4,9 @@
  *
  *     has_descriptors() -> receive() -> it is served -> received_close()
  *
- * What came may be anything, and the sender has copies.  A worker closes memory, timers and TCP
- * sockets.  The rest stays open, because close() may wait for a file system or a socket that
- * lingers, and the program's connections would wait for it.
+ * The sender may have sent any descriptors, and has copies of them.  A worker closes
+ * memory, timers and TCP sockets.  It leaves all others open: close() may wait for a file
+ * system or for a socket that lingers, and the program's connections would wait for it.
  */
 #pragma once
 
@@ -16,9 +16,9 @@
 
 #include "base/compiler.h"
 
-/* All that a message can have: the kernel releases what finds no room, and waits in our
- * call for a socket that lingers.  An even number, because the kernel also fills the
- * padding behind an odd one. */
+/* All descriptors that a message can have.  The kernel would close those that find no room,
+ * inside our call, and would wait there for a socket that lingers.  An even number, because
+ * the kernel also fills the padding behind an odd one. */
 #define RECEIVED_MAX 254
 
 struct received {
@@ -39,6 +39,6 @@ unsigned received_close(struct received *r);
 /* Is it a timer?  The question fails at once on anything else. */
 bool is_timer(int fd);
 
-/* Closes a TCP socket.  The last descriptor of one that lingers would keep us as long as
- * its program has chosen. */
+/* Closes a TCP socket without lingering.  A close of the last descriptor of a socket that
+ * lingers would keep us as long as its program has chosen. */
 void socket_close(int fd);

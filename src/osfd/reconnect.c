@@ -119,8 +119,9 @@ int reconnect(int fd, const struct connection *c, const struct frozen *f,
 		err = set_seq(fd, TCP_RECV_QUEUE, f->rcv_nxt - q->n_unread);
 	if (!err)
 		err = opt_set(fd, SOL_TCP, TCP_REPAIR_QUEUE, TCP_NO_QUEUE);
-	/* connect() fits the segments to the MSS, and TCP_REPAIR_OPTIONS comes later:
-	 * without this they would have 536 bytes, or 1220. */
+	/* connect() derives the size of segments from the MSS, and TCP_REPAIR_OPTIONS,
+	 * which sets the MSS, comes later.  Without TCP_MAXSEG segments would have 536
+	 * bytes, or 1220. */
 	if (!err)
 		err = opt_set(fd, SOL_TCP, TCP_MAXSEG,
 			      (int)MIN(f->mss_clamp, MAXSEG_MAX));

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * osfd/reconnect.h - the kernel's socket leaves its connection, and has it again
+ * osfd/reconnect.h - the kernel's socket leaves its connection, and gets it again
  *
  *     frozen -> disconnect -> sequence numbers -> bind -> connect, without a handshake
  *
  * A kernel connection survives while its address is removed, its device is down or its
- * route is gone: what it sends is lost until they come back.  A connection that is given
+ * route is gone: what it sends is lost until they come back.  A connection that we give
  * back to the kernel meanwhile must survive as well.  bind() and connect() would refuse, so
- * the socket is IP_TRANSPARENT, and bound to the device lo for a moment.  This does not
- * work over IPv6: there a connection without a route stays where it is.
+ * we make the socket IP_TRANSPARENT, and bind it to the device lo for a moment.  This does
+ * not work over IPv6: there a connection without a route stays where it is.
  */
 #pragma once
 

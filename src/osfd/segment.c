@@ -37,8 +37,8 @@ static socklen_t raw_addr(const uint8_t addr[16], struct sockaddr_storage *ss)
 	return sizeof(*in6);
 }
 
-/* @seg: room for a header, the timestamps and @n_bytes, which are 0.  @f: snd_nxt is the
- * sequence number.  Return: the segment's length */
+/* Builds a segment.  @seg: room for a header, the timestamps and @n_bytes, which are 0.
+ * @f: snd_nxt is the sequence number.  Return: the segment's length */
 static uint32_t build(uint8_t seg[SEGMENT_MAX], const struct steer_key *k,
 		      const struct frozen *f, uint8_t flags, uint32_t n_bytes)
 {
@@ -178,8 +178,9 @@ static void send_from_peer(const struct connection *c, const struct frozen *f,
 		return;
 	opt_set(raw, is_v6 ? IPPROTO_IPV6 : IPPROTO_IP,
 		is_v6 ? IPV6_HDRINCL : IP_HDRINCL, 1);
-	/* The address no longer belongs to this host.  A segment with the peer's address as
-	 * its source must not leave for the host that has the address now. */
+	/* If bind() fails, the address no longer belongs to this host.  A segment with the
+	 * peer's address as its source must not leave for the host that has the address
+	 * now. */
 	if (bind(raw, (struct sockaddr *)&to, len) == 0)
 		(void)sendto(raw, packet, n, MSG_DONTWAIT,
 			     (struct sockaddr *)&to, len);

@@ -9,18 +9,17 @@
 
 #include "osfd/freeze.h"
 
-/* Ends a connection that could not be restored.  Depending on the step that
- * failed, the kernel's socket is connected again or not.  It is closed
- * silently, and the peer gets a reset. */
+/* Ends a connection that could not be restored: closes the kernel's socket without a
+ * segment, and sends the peer a reset.  The kernel's socket may be connected again or not,
+ * depending on the step that failed. */
 void reset_peer(int fd, const struct connection *c, const struct frozen *f);
 
-/* Makes the peer of a dead program find out that nobody serves the connection.
- * The program's engine may have sent more since the connection was frozen, so
- * we do not know the sequence number that the peer expects.  We do know an old
- * one, from before @snd_nxt.  The peer answers a segment with an old number by
- * an ACK.  The kernel has no socket for that ACK, so it answers with a reset
- * that has the number of the ACK.  Spec: RFC 9293 sections 3.10.7.4 and
- * 3.5.2 */
+/* Makes the peer of a dead program find out that nobody serves the connection.  The
+ * program's engine may have sent more since the connection was frozen, so we do not know
+ * the sequence number that the peer expects.  But @snd_nxt is an old one.  The peer answers
+ * a segment with an old number by an ACK.  The kernel has no socket for that ACK, so it
+ * answers with a reset that has the number of the ACK.  Spec: RFC 9293 sections 3.10.7.4
+ * and 3.5.2 */
 void wake_peer(const struct steer_key *key, uint32_t snd_nxt);
 
 /* Sends the ACK that the engine still had to send.  A disconnect makes the
@@ -31,10 +30,10 @@ void wake_peer(const struct steer_key *key, uint32_t snd_nxt);
  * more. */
 void ack_peer(const struct connection *c, const struct frozen *f);
 
-/* Asks the peer for an ACK, by a byte of the stream that the peer has
- * acknowledged long ago, as an old keepalive does.  A probe without a byte is
- * not enough: a peer answers one each 500 ms at most, and another may have come
- * a moment ago.  To a segment with a byte there is always an answer. */
+/* Asks the peer for an ACK, by a byte of the stream that the peer has acknowledged long
+ * ago, as an old keepalive does.  A probe without a byte is not enough: a peer answers at
+ * most one of them in 500 ms, and may have answered another one just now.  It always
+ * answers a segment with a byte. */
 void ask_peer(const struct connection *c, const struct frozen *f,
 	      uint32_t n_unacked);
 

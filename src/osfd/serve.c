@@ -3,7 +3,7 @@
  * osfd/serve.c - one request about connections, and its reply, in a worker
  *
  *     bytes, descriptors -> request_parse() -> what is asked -> reply
- *                                           -> osfd, for what is its own -> reply
+ *                                           -> osfd, for what only osfd can do -> reply
  *
  * A program uses grants of its own, and connections whose descriptors it has.
  */

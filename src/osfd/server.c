@@ -30,12 +30,13 @@
 #define EVENTS 32
 #define REFUSED_MS 1000
 #define LEAVE_MS 5000
-/* After a program's death.  Its worker needs some of it for the connections, and cannot end
- * while somebody keeps the lock of one of them. */
+/* How long a worker may live after its program's death.  It needs some of that time for the
+ * connections.  It cannot end while somebody keeps the lock of one of their sockets. */
 #define DEAD_MS 10000
 
-/* What an event is about: a client, the socket itself, a signal, what a worker says, the death
- * of its program, or its own. */
+/* What an event is about: an index below CLIENTS_MAX is a client; TAG_LISTEN is osfd's
+ * socket; with the index of a worker, TAG_WORKER is a packet of it, TAG_DEATH the death of
+ * its program, TAG_GONE its own end. */
 enum {
 	TAG_LISTEN = CLIENTS_MAX,
 	TAG_SIGNAL,
@@ -95,8 +96,9 @@ int server_begin(struct server *s)
  * Clients, who have no grant.
  */
 
-/* Closes what a client has to say no more.  Descriptors may be queued there that nobody has
- * received, and the closer keeps the file open, so the set of events must forget it. */
+/* Closes a client's socket.  Descriptors that nobody has received may be queued in it, so
+ * the closer closes it.  Until it has done so the file stays open, so the set of events
+ * must forget it. */
 static void channel_close(const struct server *s, int fd)
 {
 	epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
@@ -202,8 +204,9 @@ static bool is_readable(int fd)
 	return fd >= 0 && poll(&p, 1, 0) > 0;
 }
 
-/* The worker of a program, or of a user's program that we cannot tell from others: a new one.
- * Return: its index, or a negative errno */
+/* Finds the worker of a program, or starts one.  A program whose pid we do not know always
+ * gets a new one, because we cannot tell it from other programs of its user.  Return: the
+ * worker's index, or a negative errno */
 static int worker_for(struct server *s, const struct client *c, int pid_fd)
 {
 	struct worker *w;
@@ -238,8 +241,8 @@ static int worker_for(struct server *s, const struct client *c, int pid_fd)
 	return room;
 }
 
-/* A client, with a request that its worker is to serve.  Return: 0, or an errno: then it is
- * still ours */
+/* Hands a client to its worker, with the request that the worker has to serve.  Return: 0,
+ * or an errno: then the client is still ours */
 static int hand_over(struct server *s, int index, const void *buf, size_t len)
 {
 	struct client *c = &s->client[index];
@@ -332,9 +335,9 @@ static void worker_orphaned(struct server *s, int index)
 	w->dead_ns = now_ns();
 }
 
-/* A worker that stays behind its program waits for a lock that somebody keeps, and no signal
- * ends that.  It gives up its grants: nothing is steered any more for a dead program.  Return:
- * milliseconds until there is another one, or -1 */
+/* If a worker outlives its program, it waits for a lock that somebody keeps, and no signal
+ * ends that wait.  This ends the grants of such workers, so that nothing is steered any
+ * more for a dead program.  Return: after how many milliseconds to look again, or -1 */
 static int end_orphaned(struct server *s)
 {
 	uint64_t now = now_ns();
@@ -416,8 +419,9 @@ static void client_answer(struct server *s, int index, const void *buf,
 		client_close(s, index);
 }
 
-/* The kernel refuses descriptors of who has no worker, from Linux 6.16 on.  Before that they are
- * never received: the client gets an answer, and is closed with it. */
+/* From Linux 6.16 on, the kernel refuses descriptors of clients that have no worker.  On
+ * older kernels osfd never receives them: it answers the client with an error, and closes
+ * it. */
 static void client_read(struct server *s, int index)
 {
 	uint8_t buf[MSG_BYTES_MAX];

@@ -5,16 +5,16 @@
  *     server_listen() -> name of this network namespace -> server_run(): one loop
  *     a program that may use a port opens it -> hand_over() -> a worker serves the program
  *
- * The name is in the abstract namespace of unix sockets, which each network namespace
- * has of its own.  Anybody may bind such a name first, so a program looks at
+ * The name is in the abstract namespace of unix sockets, and each network namespace has one
+ * of its own.  Anybody may bind the name before osfd does, so a program looks at
  * SO_PEERCRED: osfd listens as root.
  *
- * osfd itself receives no descriptor of anybody, so it makes no call on a socket of somebody
- * else.  Whoever holds such a socket can keep its lock, by a call whose memory is a page that
- * does not come (userfaultfd, FUSE), and each call that needs the lock waits for that.  The
- * calls on a program's sockets are made by a worker: a process of that program's own.
+ * Whoever holds a socket can keep its lock, by a call whose memory is a page that does not
+ * come (userfaultfd, FUSE), and each call that needs the lock waits for that.  So osfd
+ * itself receives no descriptor from anybody, and makes no call on a socket of a program.
+ * A worker makes these calls: a process that serves this one program.
  *
- * A request takes a bounded time.  A client that does not read its replies is closed.
+ * A request takes a bounded time.  osfd closes a client that does not read its replies.
  */
 #pragma once
 
@@ -36,15 +36,16 @@ struct client {
 	uint32_t uid;
 	int pid;          /* 0: of a PID namespace that we do not see */
 	uint32_t version; /* 0: has not said hello */
-	/* When its last request was refused, or 0.  That one stays unread.  Our close() would
-	 * make the kernel take the answer from it (ECONNRESET), so it has time to read that. */
+	/* When osfd refused its last request, or 0.  The request stays unread, so our
+	 * close() would make the kernel discard the answer (ECONNRESET).  So the client
+	 * first gets some time to read it. */
 	uint64_t refused_ns;
 };
 
 struct worker {
 	int fd; /* < 0: it has no programs, and ends */
-	/* Of its process: < 0: a free entry.  The end of a process may take long: it closes
-	 * what its program has sent. */
+	/* The pidfd of its process; < 0: a free entry.  The end of the process may take
+	 * long, because it closes what its program has sent. */
 	int proc_fd;
 	int pid_fd; /* of the program */
 	int pid;
@@ -69,13 +70,13 @@ struct server {
 /* Return: 0, -EADDRINUSE when an osfd serves this namespace already, or another errno */
 MUST_CHECK int server_listen(struct server *s);
 
-/* Makes what server_run() waits with.  Call it in the process that calls server_run(): an
- * epoll set reports the signals of the process that has added the signalfd.  Return: 0 or
- * an errno */
+/* Makes the descriptors on which server_run() waits.  Call it in the process that calls
+ * server_run(): an epoll set reports the signals of the process that has added the
+ * signalfd.  Return: 0 or an errno */
 MUST_CHECK int server_begin(struct server *s);
 
-/* Runs until there is nothing left to do, or until SIGTERM or SIGINT.  After a signal,
- * programs have five seconds to give their connections back; a second signal ends this
+/* Runs until osfd has nothing left to do, or until SIGTERM or SIGINT.  After a signal,
+ * programs have five seconds to give their connections back.  A second signal ends this
  * time.  Return: 0 or an errno */
 MUST_CHECK int server_run(struct server *s);
 

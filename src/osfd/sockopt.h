@@ -10,8 +10,8 @@
 #define SOL_TCP 6
 #endif
 
-/* Return: the value as the kernel has it, or -1 where there is none.  Values that use
- * all 32 bits are read through a cast. */
+/* Return: the value as the kernel has it, or -1 if there is none.  A caller casts values
+ * that use all 32 bits. */
 static inline int opt_get(int fd, int level, int opt)
 {
 	int value;

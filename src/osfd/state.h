@@ -4,11 +4,11 @@
  *
  *     state_open() -> /run/osf/ports-COOKIE, locked -> policy_keep() writes the ports
  *
- * One file for each network namespace.  It is named by the namespace's cookie, which no
- * later one gets, as it would its inode.  An osfd that runs has its file locked; one that
- * ends leaves it empty; one that is killed leaves its ports there.  The next start, in any
- * namespace, removes what is not locked and is empty, or has not changed for a day: its
- * namespace is gone, or nobody wants an osfd there.
+ * Each network namespace has a file, named by the namespace's cookie: no later namespace
+ * gets the same cookie, as it could get the same inode.  An osfd that runs has its file
+ * locked; one that ends empties it; one that is killed leaves its ports in it.  The next
+ * start, in any namespace, removes files that are not locked and are empty or a day old:
+ * their namespace is gone, or nobody wants an osfd there.
  */
 #pragma once
 

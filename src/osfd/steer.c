@@ -71,8 +71,8 @@ static int load(struct steer *s, uint32_t n_flows)
 	return map_ports(s);
 }
 
-/* The packet socket has taken a frame before any tc program sees it, so ours must be
- * the first to say that it goes no further. */
+/* A packet socket takes a frame before any tc program sees it.  So our tc program must be
+ * the first one, to stop the frame before others act on it. */
 int steer_attach(struct steer *s, int ifindex)
 {
 	struct bpf_program *tc =

@@ -6,10 +6,11 @@
  *     connection -> steer_add(STEER_COPY), steer_add(STEER_OURS), steer_del()
  *
  * link_fd keeps the tc program on the device.  osfd keeps it, and gives a copy to the
- * program that the grant is for.  The kernel detaches the tc program when both have
- * closed it; steer_close() detaches it at once, whoever else has a copy.
+ * program that the grant is for.  The kernel detaches the tc program when both have closed
+ * it; steer_close() detaches it at once, whoever else has a copy.
  *
- * Owner: osfd's only thread.  Needs CAP_BPF and CAP_NET_ADMIN.
+ * Owner: osfd's only thread; a worker's only thread has a part of it (steer_share()).
+ * Needs CAP_BPF and CAP_NET_ADMIN.
  */
 #pragma once
 
@@ -45,13 +46,15 @@ struct steer {
 MUST_CHECK int steer_open(struct steer *s, int ifindex, uint32_t n_flows);
 void steer_close(struct steer *s);
 
-/* What a worker has of it: it gives and takes flows, and no more.  @flows_fd and @ports_fd are
- * @s's from now on, also where this fails.  steer_drop() ends it.  Return: 0 or an errno */
+/* Makes the part that a worker has: it adds and removes flows, and does no more.  @flows_fd
+ * and @ports_fd belong to @s from now on, even if this fails.  steer_drop() ends it.
+ * Return: 0 or an errno */
 MUST_CHECK int steer_share(struct steer *s, int flows_fd, int ports_fd);
 void steer_drop(struct steer *s);
 
-/* Gives all frames to the kernel, which waits for its processors in both calls.  What was
- * steered can still be read.  steer_attach(): as steer_open() */
+/* steer_detach() gives all frames to the kernel; the flows can still be read.
+ * steer_attach() is the reverse, and returns as steer_open().  In both calls the kernel
+ * waits for all of its processors. */
 void steer_detach(struct steer *s);
 MUST_CHECK int steer_attach(struct steer *s, int ifindex);
 

@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * osfd/thaw.c - the kernel's socket goes on, from numbers and bytes
+ * osfd/thaw.c - makes the kernel's socket go on, from numbers and bytes
  *
  * The steps of thaw(), in this order:
  *
  *   1  disconnect; TCP_REPAIR stays on, so the peer hears nothing of it
- *   2  sequence numbers, the same local address, the same peer, without a handshake
- *   3  what the handshake had agreed on; the timestamp, which must not step back
- *   4  bytes of both queues, for which buffers grow if they have to; a restored byte that
- *      was sent counts as sent
- *   5  windows, which are judged against the numbers that the bytes have moved
- *   6  TCP_REPAIR off, what a disconnect clears put back
- *   7  the frames are the kernel's, and the filter is off; it hears of the peer's window;
- *      bytes that were never sent go out as usual
- *   8  a probe and an old byte, which bring an ACK that nobody has heard meanwhile
- *   9  an ACK, which brings a reset that nobody has heard; the peer's end, if the engine
- *      has seen it
+ *   2  set the sequence numbers, bind to the same address, connect to the same peer,
+ *      without a handshake
+ *   3  restore what the handshake had agreed on, and the timestamp, which must not step back
+ *   4  restore the bytes of both queues, and grow the buffers if they have to; a restored
+ *      byte that was sent counts as sent
+ *   5  restore the windows; the kernel checks them against the numbers, which the bytes of
+ *      step 4 have moved
+ *   6  TCP_REPAIR off; restore what the disconnect has cleared
+ *   7  give the frames to the kernel, remove the filter, tell the kernel the peer's window;
+ *      send bytes that were never sent as usual
+ *   8  send a probe and an old byte: the peer answers with the ACK that nobody has heard
+ *      meanwhile
+ *   9  send an ACK, to which the peer answers with the reset that nobody has heard; repeat
+ *      the peer's FIN or reset to the kernel, if the engine has seen it
  *
- * Up to step 1 nothing has changed.  After it, a step that fails ends the connection,
- * and the peer gets a reset: a connection with a hole in it must not go on.
+ * Before step 1 nothing has changed.  After it, a step that fails ends the connection, and
+ * the peer gets a reset: a connection with a hole in it must not go on.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -87,7 +90,7 @@ static uint64_t place_of(const struct queues *q, uint64_t off, uint32_t *n)
 	return q->at + in_ring;
 }
 
-/* Bytes of the file go to the socket.
+/* Sends bytes of the file to the socket.
  * Return: 0; -EIO: the file is too short; -ENOBUFS: the socket does not take all */
 static int put_bytes(int fd, const struct queues *q, uint64_t off, uint32_t n)
 {
@@ -131,8 +134,8 @@ static int make_room(int fd, const struct queues *q, struct room *r)
 			  q->n_unacked + q->n_unsent, &r->sndbuf);
 }
 
-/* Restores buffer sizes that the program has set.  It leaves other sizes alone, and the
- * kernel goes on tuning them. */
+/* Restores buffer sizes that the program has set.  The kernel goes on tuning sizes that the
+ * program has not set. */
 static void end_room(int fd, const struct room *r)
 {
 	if (r->lock < 0 || (!r->sndbuf && !r->rcvbuf))
@@ -205,8 +208,9 @@ static int put_back(int fd, const struct frozen *f)
 	return 0;
 }
 
-/* If the peer answered the first of these bytes by a reset, send() would refuse the others,
- * and would take the error that the program should get.  The peer resets again in step 8. */
+/* Drops resets that arrive.  If the peer answered the first of these bytes by a reset,
+ * send() would refuse the others, and would take the error that the program should get.
+ * The peer resets again in step 8. */
 static void drop_resets(int fd)
 {
 	struct sock_filter code[] = {
@@ -254,9 +258,10 @@ static void hear_again(int fd, const struct connection *c,
 	opt_set(fd, SOL_SOCKET, SO_REUSEADDR, !!(f->flags & FROZEN_REUSEADDR));
 }
 
-/* Step 9.  A peer that lives does not answer an ACK: an answer would make the kernel send
- * what MSG_MORE holds back.  The kernel acknowledges the peer's FIN, which asks the same;
- * and a reset that came before it would change what the program reads. */
+/* Step 9.  A peer that lives does not answer an ACK.  That is wanted: an answer would make
+ * the kernel send what MSG_MORE holds back.  If the peer's FIN is repeated, no ACK is
+ * needed: the kernel acknowledges the FIN, which has the same effect.  And a reset that
+ * came before the FIN would change what the program reads. */
 static void tell_peer(const struct connection *c, const struct frozen *f,
 		      const struct queues *q)
 {
@@ -286,8 +291,8 @@ static int restore(int fd, const struct connection *c, const struct frozen *f,
 	return err;
 }
 
-/* A memfd with all of the bytes: a read of another file could take for ever, and osfd has
- * one thread. */
+/* The file must be a memfd with all of the bytes.  A read of another file could take for
+ * ever, and a worker has one thread. */
 static int check_queues(const struct queues *q, struct refusal *why)
 {
 	uint64_t n = (uint64_t)q->n_unread + q->n_unacked + q->n_unsent;

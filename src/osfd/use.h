@@ -6,8 +6,8 @@
  *     worker: a flow -> use_take(); it ends -> use_give()
  *     osfd: a port without flows is removed -> use_end_unused(); the worker's end -> use_end()
  *
- * The entries are in memory that osfd shares with its workers.  A number names one grant in
- * all the time that osfd runs.  It lies in the same word as the count, so that a worker cannot
+ * The entries are in memory that osfd shares with its workers.  osfd never uses a grant's
+ * number again.  The number lies in the same word as the count, so that a worker cannot
  * give a flow to a grant that osfd has just ended.
  */
 #pragma once

@@ -79,8 +79,8 @@ static void look_after(struct grant *g)
  * osfd.
  */
 
-/* Says that one of the worker's grants has ended, or one of its programs, or that osfd should
- * look at its ports.  osfd always reads. */
+/* Tells osfd that one of the worker's grants has ended, or one of its programs' sockets, or
+ * that osfd should look at its ports.  osfd always reads. */
 static void tell_osfd(const struct work *w, enum control_type type,
 		      uint32_t grant)
 {
@@ -90,8 +90,9 @@ static void tell_osfd(const struct work *w, enum control_type type,
 		_exit(0); /* it has gone */
 }
 
-/* Others may have queued descriptors there that nobody has received.  Then it stays open: close()
- * would release them, and wait for them. */
+/* Closes a program's socket, unless something is queued in it: others may have queued
+ * descriptors there, and close() would close these and wait for them.  Then the socket
+ * stays open. */
 static void channel_close(struct work *w, int fd)
 {
 	char byte;
@@ -212,8 +213,8 @@ static int answered(struct work *w, int index, const struct control *m,
 	return err;
 }
 
-/* Meanwhile osfd may say something else: a request of another of the program's sockets waits
- * until this one has its answer. */
+/* Before its ANSWER osfd may send other packets.  A request of another socket of the
+ * program then waits until this one has its answer. */
 int worker_ask(struct work *w, int index, const struct request *r,
 	       struct served *out)
 {
@@ -320,8 +321,8 @@ static bool has_grant(const struct work *w, int index)
 	return false;
 }
 
-/* Ends the sockets that are silent while the program does not die.  Return: milliseconds until
- * there is one, or -1 */
+/* Ends the sockets that the program has closed, if it does not die soon.  Return: after how
+ * many milliseconds to look again, or -1 */
 static int end_silent(struct work *w)
 {
 	uint64_t now = now_ns();

@@ -5,16 +5,17 @@
  *     osfd: worker_start() -> a forked process, with fewer rights -> control.h
  *     worker: the program's requests -> program_serve() -> freeze.h, held.h
  *
- * Calls on a socket that others have too may wait without end (server.h).  Then this process
- * waits, and its program, and nobody else.  No signal ends such a wait, so a worker can stay
- * until the lock is free; osfd waits for no worker.
+ * Calls on a socket that others have too may wait without end (server.h).  Then this
+ * process waits, and its program, and nobody else.  No signal ends such a wait, so a worker
+ * can stay until the lock is free; osfd waits for no worker.
  *
- * The worker ends when the last socket of its program is closed, or when osfd ends: then a
- * connection stays as it is, until the program has the next osfd adopt it.
+ * The worker ends when the program has closed its last socket.  It also ends when osfd
+ * does; then a connection stays as it is, until the program has the next osfd adopt it.
  *
- * The program is a process, by its SO_PEERCRED and its pidfd.  Its grants end when it closes
- * its socket or dies, even where a child has copies.  The connections of a dead program go on
- * in the kernel; those of a living one, which may still send, are reset.
+ * SO_PEERCRED and the pidfd say which process the program is.  Its grants end when it
+ * closes its socket or dies, even if a child has copies of the socket.  The kernel goes on
+ * with the connections of a dead program.  The worker resets those of a living one, which
+ * may still send.
  */
 #pragma once
 
@@ -59,8 +60,8 @@ MUST_CHECK int worker_start(struct ports *ports, int null_fd, int *fd,
  * Functions that run in the worker.
  */
 
-/* What goes to the program: descriptors, -1 from the first on that does not.  All of them are
- * the sender's to close. */
+/* What goes to the program.  fds: -1 from the first place on that is not used; the sender
+ * closes all of them. */
 struct served {
 	struct reply reply;
 	int fds[2];
