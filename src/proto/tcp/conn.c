@@ -180,8 +180,8 @@ static void let_go(struct moved *m)
 	free(m);
 }
 
-/* With both locks of the socket, and the wire's.  @special: why the socket's own options keep
- * it in the kernel, or OSF_REASON_NONE */
+/* The caller has both locks of the socket, and wire_lock().  *@special: why the socket's
+ * own options keep it in the kernel, or OSF_REASON_NONE */
 static int move_there(struct sock *sk, int fd, uint32_t ifindex,
 		      const uint8_t mac[6], enum osf_reason *special)
 {
@@ -330,8 +330,8 @@ static bool passes(enum osf_reason why)
 	       why == OSF_REASON_PORT_ENDS;
 }
 
-/* May it go on where it is, if osfd cannot give it back now?  A call that needs the
- * kernel's socket cannot wait. */
+/* May the connection stay with our TCP, if osfd cannot give it back now?  Not if a call
+ * needs the kernel's socket, because that call cannot wait. */
 static bool may_stay(const struct moved *m, enum osf_reason why)
 {
 	return (passes(why) && why != OSF_REASON_OPTION) ||
@@ -392,9 +392,9 @@ static void back(struct sock *sk, int fd, enum osf_reason why, bool rests)
 	else
 		sock_set_mode(sk, SOCK_KERNEL);
 	sock_unlock_both(sk);
-	/* Threads that sleep look at the anchor from now on.  They must not
-	 * miss an edge that the anchor has had in the meantime.  Room is one
-	 * where there was none. */
+	/* From now on threads that sleep look at the anchor.  The anchor may have had an
+	 * edge before, which they must not miss, so notify them of bytes.  Notify them of
+	 * room as well, if the engine had none. */
 	sock_notify(sk, was_full ? POLLIN | POLLOUT : POLLIN);
 	errno = saved;
 }
@@ -416,8 +416,8 @@ int moved_back_now(struct sock *sk, int fd, enum osf_reason why, bool gently,
 	return 0;
 }
 
-/* Those of the file table were given back before the fork, and the others are the parent's
- * alone. */
+/* The child of a fork has a socket whose connection is still with our TCP.  Sockets of the
+ * file table gave theirs back before the fork; the others belong to the parent alone. */
 void moved_after_fork(struct sock *sk)
 {
 	sk->is_lost = 1;

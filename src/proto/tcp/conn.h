@@ -6,18 +6,19 @@
  *     calls:    tcp_ops      ->  the engine
  *     close, shutdown, exec, fork, an option, the peer's end  ->  moved_back()
  *
- * The kernel has opened the connection, and has it again before anything happens that
- * only a kernel's socket can do.  Its descriptor is the same all the time.
+ * The kernel opens the connection.  It gets the connection back before anything happens
+ * that only a kernel's socket can do.  The connection's descriptor stays the same.
  *
  * Files: conn.c moves there and back; io.c moves bytes; wait.c has readiness and sleeps;
  * table.c is the table of operations; wire.c has the process's engine, escrow.c what osfd
- * needs where this process dies.
+ * needs if this process dies.
  *
- * What the engine sees and only the kernel can do (the peer's FIN or reset, a device that
- * is gone) makes a connection due: the next call or look on it gives it back.
+ * If the engine sees something that only the kernel can handle (the peer's FIN or reset, a
+ * device that is gone), it makes the connection due: the next call or look on it gives it
+ * back.
  *
- * Locks: the socket's, then wire_lock().  A thread that has either half's lock and finds
- * the mode SOCK_TCP has a connection that stays.
+ * Locks: the socket's, then wire_lock().  While a thread has one of the socket's two locks
+ * and has found the mode SOCK_TCP, the connection does not move.
  */
 #pragma once
 
@@ -61,7 +62,7 @@ extern const struct sock_ops tcp_ops;
  * The mode is SOCK_UPGRADING, and is SOCK_TCP or SOCK_YOUNG afterwards.
  *
  * Return: 0, or
- *   -EAGAIN  not now: bytes are on their way, or a thread waits
+ *   -EAGAIN  not now: bytes are under way, or a thread waits
  *   another  not at all; *@why says so
  */
 MUST_CHECK int moved_try(struct sock *sk, int fd, uint32_t ifindex,
@@ -82,8 +83,9 @@ void moved_due(struct moved *m, enum osf_reason why);
 void moved_check(struct moved *m, bool may_leave);
 /* The same: an ACK that is delayed leaves now. */
 void moved_hurry(struct moved *m);
-/* The same: frames of it may be lost, and none has come for @silent_ms.  The peer sends all of
- * them again but a reset, which it sends when it hears of us. */
+/* The same: frames of it may be lost, and none has come for @silent_ms.  The peer sends all
+ * of them again except a reset.  It repeats the reset when it hears from us, so this sends
+ * it an ACK. */
 void moved_ask(struct moved *m, uint32_t silent_ms);
 /* The same: a new osfd is there. */
 void moved_found(struct moved *m);

@@ -19,7 +19,7 @@
 struct port;
 struct tcp_stack;
 
-/* Gives the stack the frames that have arrived, and runs its timers.  Return: how many
+/* Gives the frames that have arrived to the stack, and runs its timers.  Return: how many
  * frames */
 uint32_t drive_in(struct tcp_stack *s, struct port *p, uint64_t now_ns);
 

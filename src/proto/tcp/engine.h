@@ -28,8 +28,8 @@ struct engine_device {
 };
 
 /**
- * engine_open() - a stack without connections
- * @fd: the packet socket; the engine's from now on, also where opening fails
+ * engine_open() - make a stack without connections
+ * @fd: the packet socket; the engine's from now on, even if opening fails
  *
  * Return: 0 or a negative errno
  */
@@ -41,10 +41,10 @@ void engine_close(struct engine *e);
 /* The engine calls @leaves before a frame of a connection leaves. */
 void engine_on_leave(struct engine *e, void (*leaves)(struct tcp_conn *c));
 
-/* Goes on with the packet socket of another grant for the same device, once the frames of
- * the old one are taken: call engine_in() before.  @fd: as for engine_open(); the old
- * one is the caller's on success.  Return: 0, or a negative errno; then the old socket is
- * used still */
+/* Goes on with the packet socket of another grant for the same device.  Call engine_in()
+ * before, which takes the frames of the old one.  @fd: as for engine_open().  On success
+ * the old socket belongs to the caller.  Return: 0, or a negative errno, and the old socket
+ * stays in use */
 MUST_CHECK int engine_reopen(struct engine *e, int fd,
 			     const struct packet_ring *ring);
 
@@ -65,14 +65,14 @@ void engine_out(struct engine *e, uint64_t now_ns);
 bool engine_has_come(const struct engine *e);
 /* When engine_in() has something to do, without a frame; UINT64_MAX: never. */
 uint64_t engine_next_ns(const struct engine *e);
-/* Frames have come since the last call that the port cannot give to the stack.
- * Connections have to go back to the kernel, which can take them. */
+/* Has the port refused frames since the last call, which it cannot give to the stack?  The
+ * kernel can take them, so their connections have to go back to it. */
 bool engine_has_refused(struct engine *e);
-/* Frames have come since the last call of which the kernel kept a part only: there was no room
- * for large ones.  Their senders send them again. */
+/* Has the kernel kept only a part of some frames since the last call, because it had no
+ * room for large ones?  Their senders send them again. */
 bool engine_has_cut(struct engine *e);
-/* The ring has been full since the last call, or nearly.  Frames may be lost, and a reset is
- * not sent again. */
+/* Has the ring been full since the last call, or nearly?  Then frames may be lost, and a
+ * peer does not repeat a reset. */
 bool engine_has_been_full(struct engine *e);
 /* Why the device moves no frames, asked once; 0: it does. */
 int engine_error(struct engine *e);

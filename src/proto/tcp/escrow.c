@@ -152,8 +152,8 @@ void escrow_say(struct escrow *e, const struct tcp_numbers *n, uint32_t flags)
 	};
 	store_rlx(&h->tsval, n->tsval);
 	store_rel(&h->which, next);
-	/* osfd reads this only after our death.  What follows must still not
-	 * come before it, because from now on the other copy and the
-	 * acknowledged bytes may be overwritten. */
+	/* osfd reads this only after our death.  But the store must come before whatever
+	 * follows, because from now on we may overwrite the other copy and the acknowledged
+	 * bytes. */
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 }

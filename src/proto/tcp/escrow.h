@@ -6,7 +6,7 @@
  *     send() -> escrow_put(): the bytes    a frame leaves -> escrow_say(): the numbers
  *     it goes back -> escrow_give()
  *
- * osfd/escrow.h has the layout, and what a death in the middle leaves.
+ * osfd/escrow.h has the layout, and says what is left if the program dies in the middle.
  *
  * The caller of each function holds wire_lock().  If there is no memory for an escrow, or
  * osfd does not know of escrows, connections run without one.
@@ -29,8 +29,8 @@ struct escrow {
 	uint32_t high; /* of the ring, so much was touched */
 };
 
-/* A file for osfd.  Return: its descriptor, which is the escrow's own, or a negative
- * errno: there is no escrow */
+/* Makes the file for osfd.  Return: its descriptor, which belongs to the escrow, or a
+ * negative errno: there is no escrow */
 MUST_CHECK int escrow_open(void);
 /* The descriptor.  -1: there is none */
 int escrow_fd(void);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/tcp/image.h - a connection as osfd tells it, and as the engine has it
+ * proto/tcp/image.h - a connection as osfd describes it, and as the engine has it
  *
  *     freeze: struct frozen, TCP_INFO of the anchor -> struct tcp_image -> tcp_import()
  *     tcp_export() -> struct tcp_image -> struct frozen, lengths of queues -> thaw
  *
- * struct frozen has what only TCP_REPAIR tells, in the kernel's units.  The rest the
- * program asks its own descriptor for.
+ * struct frozen has what only TCP_REPAIR tells, in the kernel's units.  The program reads
+ * the rest from its own descriptor.
  *
  * Owner: the caller; neither struct has pointers.
  */
@@ -21,7 +21,7 @@ struct image_queues {
 };
 
 /**
- * image_of_frozen() - what the engine goes on from
+ * image_of_frozen() - the state from which the engine goes on
  * @fd: the anchor, frozen
  *
  * Return: 0, or a negative errno
@@ -30,7 +30,7 @@ MUST_CHECK int image_of_frozen(const struct frozen *f, int fd,
 			       struct tcp_image *out);
 
 /**
- * frozen_of_image() - what the kernel goes on from
+ * frozen_of_image() - the state from which the kernel goes on
  * @f: as freeze had it; what the engine does not change stays
  */
 void frozen_of_image(const struct tcp_image *x, struct frozen *f,

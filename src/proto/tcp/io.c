@@ -30,8 +30,8 @@ static bool is_bad(const struct iovec *iov, size_t n)
 	return false;
 }
 
-/* Up to @want bytes from the front of the queue, which stays as it is.
- * @c: NULL: they are only counted.  Return: as tcp_peek_at() for no byte */
+/* Copies up to @want bytes from the front of the queue, which stays as it is.  @to NULL:
+ * only counts them.  Return: how many, or what tcp_peek_at() returns if there is none */
 static ssize_t copy_out(struct tcp_conn *c, struct iov_cursor *to, size_t want)
 {
 	size_t done = 0;
@@ -64,8 +64,8 @@ static ssize_t recv_locked(struct moved *m, const struct iovec *iov, size_t n,
 	ssize_t r = copy_out(m->c, discards ? NULL : &at, want);
 	if (r > 0 && !(flags & MSG_PEEK)) {
 		tcp_consume(m->c, (uint32_t)r, wire_now());
-		/* A delayed ACK needs a turn at the right time, and perhaps no
-		 * thread makes one. */
+		/* A delayed ACK needs a turn at the right time, and perhaps no thread makes
+		 * one.  So if osfd does not send it for us, send it now. */
 		if (unlikely(!grant_acknowledges(m)))
 			moved_hurry(m);
 		m->rx_bytes += (uint64_t)r;
@@ -163,10 +163,10 @@ static ssize_t send_locked(struct moved *m, const struct iovec *iov, size_t n,
 }
 
 /*
- * Bytes that do not leave now would leave when an ACK arrives or a timer
- * expires, but only if the program then makes a call or sleeps in one.  The
- * kernel sends them in any case, so the connection goes back to it.  Without an
- * osfd the bytes wait for that call, or for the next osfd.
+ * Bytes that do not leave now would leave when an ACK arrives or a timer expires, but only
+ * if the program then makes a call or sleeps in one.  The kernel sends them in any case, so
+ * the connection goes back to it.  Without an osfd the bytes wait for such a call, or for
+ * the next osfd.
  */
 static bool is_left(struct moved *m, ssize_t r)
 {

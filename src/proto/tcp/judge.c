@@ -11,8 +11,9 @@
 #include "proto/tcp/past.h"
 #include "sock/port_sends.h"
 
-/* A window has so many sends and is so long; or fewer sends, each with a sleep: then what
- * is saved is not CPU; or it is long. */
+/* A window is over when it has WINDOW_SENDS sends and is WINDOW_NS long; or has
+ * SLEEPY_SENDS sends, most of them with a sleep, because then the gain is not CPU; or has
+ * FEW_SENDS sends and is LONG_NS long. */
 #define WINDOW_SENDS 400u
 #define WINDOW_NS (4 * NS_PER_MS)
 #define SLEEPY_SENDS 100u
@@ -23,14 +24,15 @@
 #define SLEEPY_WINDOWS 2u
 #define STAY_WINDOWS 8u
 #define TRIAL_WINDOWS 6u
-/* A trial costs some 25 ms of a program that serves many at once: all of its connections move,
- * and perhaps back.  So it has none before it has sent for so long. */
+/* A trial costs a program that serves many clients at once some 25 ms, because all of its
+ * connections move, and perhaps back.  So such a program has to send for this long before
+ * its first trial. */
 #define PATIENCE_NS (500 * NS_PER_MS)
-/* A trial goes on until then where CPU is clearly saved and only time speaks against it, which
- * noise does, too. */
+/* How long a trial goes on if it clearly saves CPU and only its time speaks against it,
+ * which may be noise. */
 #define TRIAL_NS (400 * NS_PER_MS)
-/* So many windows of a trial must say that it pays: with one, noise decides too often where
- * both ways cost the same. */
+/* How many windows of a trial must say that it pays.  One window is too few: where both
+ * ways cost the same, noise would decide too often. */
 #define GOOD_WINDOWS 2u
 /* So many are enough where the best of them costs clearly more, of CPU and of time. */
 #define HOPELESS_WINDOWS 3u
@@ -39,8 +41,8 @@
 #define DRAGS_TIMES 3
 #define GAIN_PERCENT 4
 #define SLOW_PERCENT 3
-/* A pause between two looks: the program has done something else, and the window begins
- * anew. */
+/* A pause between two looks.  After it the window begins anew, because the program has done
+ * something else. */
 #define PAUSE_NS (100 * NS_PER_MS)
 /* After the last move, until what it costs itself is over. */
 #define SETTLE_NS (2 * NS_PER_MS)
@@ -55,8 +57,8 @@
 #define VAIN_MAX 8u
 /* Until the kernel is asked again whether it has become faster. */
 #define STAY_NS (8 * NS_PER_S)
-/* The same where little was gained: what the kernel took may have been the program's start,
- * or another program's work. */
+/* The same if the gain was small: what the kernel took may have been due to the program's
+ * start, or to another program's work. */
 #define STAY_UNSURE_NS (250 * NS_PER_MS)
 #define SURE_PERCENT 25
 #define STAY_MAX_NS (512 * NS_PER_S)
@@ -127,8 +129,8 @@ static void begin(enum phase p, uint64_t now)
 	open_window(now);
 }
 
-/* Has nobody sent for long until now?  Looks at which nothing has been sent, a timer's turns,
- * do not shorten a pause. */
+/* Was there a pause before the sends that this look finds?  Looks that find no send, as in
+ * a timer's turns, do not shorten a pause. */
 static bool has_paused(uint64_t now)
 {
 	uint64_t n = load_rlx(&sock_port_sends);
@@ -169,8 +171,9 @@ static bool is_less(uint64_t a, uint64_t b, unsigned percent)
 	return a * 100 < b * (100 - percent);
 }
 
-/* Who sleeps after each send waits for answers: it gains time.  Others gain CPU, and may not
- * lose time: where clients wait for each answer, that is their turns per second. */
+/* Does our TCP pay?  A program that sleeps after each send waits for answers, so it has to
+ * gain time.  Another one has to gain CPU, and must not lose time: if its clients wait for
+ * each answer, time is their turns per second. */
 static bool pays(const struct cost *now)
 {
 	bool is_cheap = is_less(now->cpu_ns, base.cpu_ns, GAIN_PERCENT);
@@ -213,8 +216,9 @@ static void note(bool pays)
 	store_rlx(&past->pays, (uint32_t)pays);
 }
 
-/* A rest that another process has begun is one for this process, too.  After one that has been
- * over for less than its next one would take, the next one is that long.  Return: it rests */
+/* Takes over a rest that another process of the program has begun.  If that rest is over,
+ * but not for longer than the next one would take, this process's next rest is as long as
+ * that process's.  Return: whether this process rests now */
 static bool recall(uint64_t now)
 {
 	const struct past *past = past_page();
@@ -355,9 +359,9 @@ static void stay(uint64_t now, bool sure)
 	note(sure);
 }
 
-/* @may_settle: connections that ask during the rest stay with the kernel for good, if this is
- * not the first failure in a row.  A caller that has seen much CPU saved says false: there
- * the time may have been another program's. */
+/* Begins a rest.  @may_settle: if this is not the first failure in a row, connections that
+ * ask during the rest stay with the kernel for good.  A caller that has seen much CPU saved
+ * says false, because another program may have taken the time. */
 static bool rest(uint64_t now, bool may_settle)
 {
 	n_failed++;
@@ -424,8 +428,9 @@ static bool compare(uint64_t now)
 	return true;
 }
 
-/* Was the trial wrong, or has the program changed?  Each comparison that finds that it pays all
- * the same makes the next one for this reason wait for twice as many windows. */
+/* The last windows show little gain: was the trial wrong, or has the program changed?  A
+ * comparison finds out.  Each comparison that finds that our TCP pays doubles the number of
+ * such windows before the next one. */
 static bool end_stay_windows(uint64_t now)
 {
 	bool is_slow = is_less(base.ns, least.ns, SLOW_PERCENT);
@@ -456,8 +461,8 @@ static void open_next(uint64_t now)
 	seen_sends = n;
 }
 
-/* A window is as long as those of the kernel are, and begins anew as they do: what it took is
- * compared with what they took. */
+/* Windows here are as long as those with the kernel, and begin anew for the same reasons,
+ * so that their costs can be compared. */
 static bool end_stay(uint64_t now)
 {
 	struct cost c;

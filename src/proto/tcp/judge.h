@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/tcp/judge.h - whether our own TCP pays for this program: measured
+ * proto/tcp/judge.h - measures whether our own TCP pays for this program
  *
  *     young connections send -> judge_may_move(): what a send costs over the kernel
  *     they move -> judge_check(): what it costs now -> they stay, or all go back
  *
  * A cost is CPU time of the process, and time, for each send() on a connection that a port
- * may take (sock/port_sends.h).  It counts all that differs, also what calls do besides the
- * connections, and needs no clock in them.
+ * may take (sock/port_sends.h).  It includes everything that differs, also in calls other
+ * than those on the connections, and calls need no clock for it.
  *
  *     kernel ---- a window ----> moving, trial ---- a window ----> moved
  *       ^                           | a send costs more               |
  *       +--- rest, twice as long ---+------ now and then, to compare -+
  *
- * Who waits for one answer at a time has to gain time.  Who serves many at once has to gain
- * CPU, and may not lose time, and has its first trial after half a second of sending: a trial
- * costs it some 25 ms.  What has changed meanwhile for another reason may mislead it,
- * so it asks again, and each time later; soon where it has gained little.
+ * A program that waits for one answer at a time has to gain time.  A program that serves
+ * many clients at once has to gain CPU and must not lose time; it has its first trial after
+ * half a second of sending, because a trial costs it some 25 ms.  If the costs change
+ * meanwhile for another reason, the judge may be wrong.  So it compares again, each time
+ * after twice as long; soon if the gain was small.
  *
- * After a failed trial all connections rest with the kernel.  If the trial before failed, too,
- * a connection that asks whether it may move during this rest is told to stay with the kernel
- * for good, so that calls on it cost nothing any more.  The next trial has the connections that
- * ask after the rest.
+ * After a failed trial all connections rest with the kernel.  If the trial before failed,
+ * too, a connection that asks during this rest whether it may move stays with the kernel
+ * for good, so that calls on it cost nothing any more.  The next trial has the connections
+ * that ask after the rest.
  *
- * Connections that a rule gives to tcp move without it.
+ * Connections that a rule gives to tcp move without the judge.
  *
  * Owner: any thread; it has a lock.
  */
@@ -34,8 +35,8 @@
 
 /* A connection could move now. */
 bool judge_may_move(void);
-/* Two trials or more in a row have failed, and the rest after the last one is not over: who
- * asks now stays with the kernel for good. */
+/* Have two or more trials in a row failed, and is the rest after the last one not over?
+ * Then a connection that asks now stays with the kernel for good. */
 bool judge_has_settled(void);
 /* No connection may move for some seconds. */
 bool judge_is_resting(void);
@@ -43,6 +44,6 @@ bool judge_is_resting(void);
 void judge_moved(void);
 /* The driver of the connections asks in each turn: must all that have moved go back? */
 bool judge_check(uint64_t now_ns);
-/* The child of a fork has no connection that has moved, and its work may be another: it
- * begins as a new program does. */
+/* The child of a fork has no connection that has moved, and may do other work.  So the
+ * judge begins as in a new program. */
 void judge_after_fork(void);

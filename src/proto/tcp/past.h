@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/tcp/past.h - what earlier processes of this program have found out: does our TCP pay?
+ * proto/tcp/past.h - what earlier processes of this program found out: does our TCP pay?
  *
  *     osfd's page (osfd/past.h) -> past_ask() -> past -> the judge reads it, and writes to it
  *
- * The user's processes with the same command line share the page, so its numbers are input: the
- * judge checks them.  Two processes may write at the same time; each number by itself is
- * then one of the two, which is good enough.
+ * The user's processes with the same command line share the page, so its numbers are input:
+ * the judge checks them.  If two processes write at the same time, each number is one of
+ * the two, which is good enough.
  *
  * Without an osfd that has such pages, the page is memory of this process.
  */

@@ -10,10 +10,11 @@
 #define FORCED_TURNS 2u
 #define FORCED_SHIFT_MAX 6u
 
-/* A connection that the default policy moves waits twice as long after each return, whatever
- * the reason; but not longer after the judge has sent all back, since the judge itself rests
- * then.  One that a rule moves is to move soon, and waits longer only after bulk: a program
- * whose every turn has more than a window would freeze and thaw it in each. */
+/* How many turns a connection that has gone back stays with the kernel.  If the default
+ * policy moves it, each return doubles the number, whatever the reason.  A return by the
+ * judge does not, because the judge itself rests then.  A connection that a rule moves
+ * should move again soon, and only returns for bulk double its number: otherwise a program
+ * whose every turn has more than a window would freeze and thaw it in each turn. */
 uint32_t rest_turns(struct sock *sk, enum osf_reason why)
 {
 	uint32_t n = sk->n_returns;

@@ -2,7 +2,7 @@
 /*
  * proto/tcp/rest.h - how long a connection that has gone back stays with the kernel
  *
- * Owner: who has both locks of the socket.
+ * Owner: a thread that has both locks of the socket.
  */
 #pragma once
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * proto/tcp/steps.c - freeze and thaw, where osfd may go in the middle
+ * proto/tcp/steps.c - freeze and thaw, during which osfd may end
  *
  *     grant_freeze(), grant_thaw() -> done, refused
  *                                  -> osfd has gone -> the next one -> undone, done again

@@ -2,7 +2,7 @@
 /*
  * proto/tcp/table.c - the operations of sockets that our own TCP carries
  *
- * What only a kernel's socket can do gives the connection back first.
+ * An operation that only a kernel's socket can do gives the connection back first.
  */
 #include <errno.h>
 #include <linux/tcp.h>

@@ -3,7 +3,7 @@
  * proto/tcp/wait.c - readiness of a moved connection
  *
  *     a turn, by any thread -> moved_news() -> sock_notify() -> a thread's bell
- *     who sleeps: sock/sleep.h, on its bell and on base/idle.h's descriptor
+ *     a thread that sleeps: sock/sleep.h, on its bell and on base/idle.h's descriptor
  */
 #include <errno.h>
 #include <poll.h>

@@ -93,8 +93,10 @@ static bool watch_fd(int fd)
 	return fd >= 0 && !libc.epoll_ctl(idle_set_fd, EPOLL_CTL_ADD, fd, &ev);
 }
 
-/* Sets of the program have idle_set_fd until they are waited for again, and somebody may
- * poll such a set. */
+/* While no connection has moved, a call must sleep as if there were no port.  But the
+ * program's epoll sets contain idle_set_fd until the program waits for them again, and
+ * somebody may poll such a set.  So this clears the events in idle_set_fd, or sets them
+ * again. */
 static void watch_all(bool is_on)
 {
 	const int fds[] = { packet_fd, timer_fd, changes_fd, grant_fd() };
@@ -137,8 +139,8 @@ static int adopt_all(void)
 	return 0;
 }
 
-/* Frames of both packet sockets are taken, so some are taken twice and none is lost.
- * @frames: what is to be closed, on return */
+/* Takes the frames of both packet sockets, so some frames are taken twice and none is lost.
+ * *@frames: on return, the socket that the caller closes, or -1 */
 static int change_ring(const struct msg_grant *g, int *frames)
 {
 	struct packet_ring ring = { g->slot_bytes, g->n_slots };
@@ -354,8 +356,9 @@ void wire_unlock(void)
 	lock_put(&lock);
 }
 
-/* Addresses, links or routes may have changed: the kernel knows where to send.  A frame
- * explains why a sleeper woke, so then we ask only now and then. */
+/* Have addresses, links or routes changed?  Then the connections go back, because the
+ * kernel knows where to send.  If a frame has come, that explains why a sleeper woke, so
+ * then this asks the kernel only now and then. */
 static void look_at_changes(void)
 {
 	static uint64_t asked_ns;
@@ -528,8 +531,8 @@ bool wire_is_there(bool chooses)
 	return there;
 }
 
-/* Without a connection nobody has looked for the next osfd.  A port that was there may come
- * again. */
+/* While there was no connection, nobody has looked for the next osfd.  A port that was
+ * there before may come again. */
 static int open_again(uint32_t ifindex, uint64_t now, bool waits)
 {
 	if (ifindex != device)
@@ -605,8 +608,9 @@ int wire_prepare(uint32_t ifindex)
 	return err;
 }
 
-/* While none has moved, calls sleep as if there were no port.  An error of the anchor is
- * reported whatever is asked for. */
+/* The first connection switches idle_set_fd on; until then calls sleep as if there were no
+ * port.  EPOLLERR is reported although events is 0: that is how we notice an error of the
+ * anchor. */
 void wire_add(struct moved *m)
 {
 	struct epoll_event ev = { .events = 0, .data.ptr = m };

@@ -6,15 +6,15 @@
  *     a call, a sleeper that wakes -> wire_lock() -> turn -> news -> wire_unlock()
  *
  * osf has no thread of its own.  A turn is made by each call on a connection that has
- * moved, and by whoever sleeps in poll(), epoll_wait() or a blocking call: all of them
- * also sleep on one descriptor (base/idle.h), which is readable when a frame has arrived,
- * a timer has expired, or the kernel's addresses, links or routes have changed.
+ * moved, and by each thread that sleeps in poll(), epoll_wait() or a blocking call: all of
+ * these also sleep on one descriptor (base/idle.h), which is readable when a frame has
+ * arrived, a timer has expired, or the kernel's addresses, links or routes have changed.
  *
- * A process has one engine, for the device of its first connection, until it forks: a
- * child has none of it.
+ * A process has one engine, for the device of its first connection, until it forks: the
+ * child has no engine.
  *
- * Locks: wire_lock() comes after those of a socket.  A freeze or a thaw holds it while
- * osfd works, so that no frame reaches the engine meanwhile.
+ * Locks: wire_lock() comes after those of a socket.  A freeze or a thaw holds it while osfd
+ * works, so that no frame reaches the engine meanwhile.
  */
 #pragma once
 
@@ -37,8 +37,8 @@ void wire_unlock(void);
 void wire_turn(void);
 /* A turn, if one is due.  The caller does not have the lock. */
 void wire_look(void);
-/* Is one due: has a frame come, or has a timer expired?  Timers are seen some milliseconds
- * late here; who sleeps sees them at once. */
+/* Is a turn due: has a frame come, or has a timer expired?  This call notices a timer some
+ * milliseconds late; a thread that sleeps wakes at once. */
 bool wire_is_due(void);
 /* The time, read once since the lock was taken.  The caller has the lock. */
 uint64_t wire_now(void);
@@ -51,8 +51,8 @@ static inline bool wire_has_come(void)
 	return e && engine_has_come(e);
 }
 
-/* Does an osfd run in this network namespace?  Asked now and then.  @chooses: the judge will be
- * asked about the connection, so it needs its past. */
+/* Does an osfd run in this network namespace?  Asks now and then.  @chooses: the caller
+ * will ask the judge about the connection, so this also gets the program's past. */
 bool wire_is_there(bool chooses);
 
 /* All of these need the lock. */
@@ -68,20 +68,20 @@ bool wire_is_there(bool chooses);
  */
 MUST_CHECK int wire_open(uint32_t ifindex);
 
-/* The same for who can do without, and does not wait: asks osfd for it.  The caller does not have
- * the lock.  Return: as wire_open(); -EAGAIN: not yet */
+/* The same for callers that can go on without an engine: asks osfd for it, and does not
+ * wait.  The caller does not have the lock.  Return: as wire_open(); -EAGAIN: not yet */
 MUST_CHECK int wire_prepare(uint32_t ifindex);
 /* osfd is asked, and has not answered.  The caller does not have the lock. */
 bool wire_is_waiting(void);
 
-/* The steps that osfd does to m->fd, m->frozen.  @may_stay: rather than wait for the next
+/* osfd's steps for m->fd and m->frozen.  @may_stay: return rather than wait for the next
  * osfd.  Return: as osfd/freeze.h says; -EIO: osfd has gone; -EAGAIN: it is still frozen */
 MUST_CHECK int wire_freeze(struct moved *m);
 MUST_CHECK int wire_thaw(struct moved *m, const struct image_queues *q,
 			 const void *bytes, bool may_stay);
 
-/* For who cannot go on without osfd: waits until a new one has the connections, up to
- * five seconds from the end of the last one.  Return: 0, or a negative errno */
+/* For callers that cannot go on without osfd: waits until a new osfd has the connections,
+ * up to five seconds from the end of the last one.  Return: 0, or a negative errno */
 MUST_CHECK int wire_wait_for_osfd(void);
 
 /* Who can go on without does, as long as this is false. */
@@ -91,8 +91,8 @@ bool wire_has_osfd(void);
 void wire_add(struct moved *m);
 void wire_remove(struct moved *m);
 
-/* The process gives up authority, and the grant is some.  Its connections have gone back.
- * The memory stays: threads look at it without the lock. */
+/* The process gives up rights, and the grant is one.  Its connections have gone back.  The
+ * memory stays, because threads look at it without the lock. */
 void wire_drop(void);
 
 /* In the child of a fork: forget all, which is the parent's. */
