@@ -2,10 +2,10 @@
 /*
  * port/pcapng.c - writes frames to a file that tshark reads; see pcapng.h
  *
- * A file is a section header, an interface description for each interface, and an
- * enhanced packet for each frame.  A block has its length in front and behind, and
- * options of a code, a length and bytes, padded to four.  All is in the byte order of this
- * machine, which the section header tells.
+ * A file is a section header, an interface description for each interface, and an enhanced
+ * packet for each frame.  A block has its length at its start and again at its end.  An
+ * option is a code, a length and bytes, padded to four.  Everything is in the byte order of
+ * this machine, which the section header tells.
  */
 #include "port/pcapng.h"
 

@@ -5,10 +5,9 @@
  *     pcapng_open() -> pcapng_interface() for each -> pcapng_write() for each frame
  *         -> pcapng_close()
  *
- * Times are in nanoseconds.  Errors of the file are kept, and pcapng_close() returns them.
+ * Times are in nanoseconds.  pcapng_close() returns the first error of the file.
  *
- * Spec: draft-ietf-opsawg-pcapng
- * Owner: one thread.
+ * Spec: draft-ietf-opsawg-pcapng Owner: one thread.
  */
 #pragma once
 

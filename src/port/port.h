@@ -7,7 +7,8 @@
  * A frame may be larger than the MTU in both directions (ip/frame.h).  A port knows no
  * connections; proto/tcp/drive.h connects it to a stack.
  *
- * Owner: one thread at a time; a port that waits for a device has its own memory.
+ * Owner: one thread at a time.  A port that waits for a device keeps what it has not sent
+ * in memory of its own.
  */
 #pragma once
 

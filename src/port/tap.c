@@ -2,9 +2,8 @@
 /*
  * port/tap.c - a port's frames, copied into shared memory; see tap.h
  *
- * The ring gets memory when the first reader comes.  The writer marks each
- * frame twice, as with a sequence lock: it says that it begins, writes the
- * bytes, and says that it is done.
+ * The ring gets memory when the first reader comes.  The writer marks each frame twice, as
+ * with a sequence lock: it stores `begun', writes the bytes, and stores `done'.
  */
 #include "port/tap.h"
 

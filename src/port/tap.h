@@ -5,18 +5,19 @@
  *     program: tap_open() -> tap_frame() for each frame -> tap_close()
  *     osf tap: tap_reader_open() -> tap_reader_want(), tap_reader_next() -> pcapng.h
  *
- * The kernel does not show the frames of a port to packet sockets, because they pass by
- * its queues.  So the program copies them into a ring of shared memory while somebody
- * reads it.  The memory is a file without a name, among the program's descriptors; who may
- * open these (/proc/PID/fd: the same user, or root) may read.
+ * The frames of a port bypass the kernel's queues, so the kernel does not show them to
+ * packet sockets.  So the program copies them into a ring of shared memory while somebody
+ * reads it.  The memory is a file without a name, among the program's descriptors.  Whoever
+ * may open these (/proc/PID/fd: the same user, or root) may read it.
  *
- * A reader wants frames until an instant, and sets a later one as long as it runs.  So a
- * reader that dies needs no cleaning up, and nobody who reads costs the program one load
- * for each frame.  The program waits for no reader: it overwrites the oldest frames, and a
- * reader that was too slow learns how many it has missed.  There may be several readers.
+ * A reader stores an instant until which it wants frames, and stores a later one as long as
+ * it runs.  So nobody has to clean up after a reader that dies.  While nobody reads, a
+ * frame costs the program one load.  The program waits for no reader: it overwrites the
+ * oldest frames, and a reader that was too slow learns how many it has missed.  There may
+ * be several readers.
  *
- * The program never reads what readers could write, but for the instant.  A reader takes
- * what the program has written for input.
+ * The only thing that readers write and the program reads is the instant.  A reader treats
+ * what the program has written as input.
  *
  * Owner: a tap belongs to its port's owner; a reader to one thread.
  */
@@ -49,8 +50,8 @@ struct tap_head {
 	char dev[TAP_DEV_MAX], program[TAP_PROGRAM_MAX];
 	/* CLOCK_MONOTONIC; 0: nobody reads.  Readers store it. */
 	alignas(CACHE_LINE) uint64_t until_ns;
-	/* Bytes that were ever put into the ring: those that are being written, and
-	 * those that are there. */
+	/* How many bytes were put into the ring since its beginning.  begun includes the
+	 * frame that is being written, done does not. */
 	alignas(CACHE_LINE) uint64_t begun, done;
 };
 
@@ -91,8 +92,8 @@ static inline bool tap_is_wanted(const struct tap *t)
 	return t->head && load_rlx(&t->head->until_ns);
 }
 
-/* Whether a reader still wants frames, and there is memory for them.  A system call may be
- * made for the latter. */
+/* Whether a reader still wants frames, and the ring has memory.  May make a system call, to
+ * allocate the memory. */
 COLD bool tap_is_due(struct tap *t);
 
 /* A frame from its Ethernet header on, in pieces.  Call it if tap_is_wanted(). */
@@ -117,8 +118,8 @@ struct tap_seen {
 
 /**
  * tap_reader_open() - read what a program writes
- * @fd: of the program's file, open for reading and writing; the reader's from now on, also
- *      where opening fails
+ * @fd: of the program's file, open for reading and writing; the reader's from now on, even
+ * if opening fails
  *
  * Return: 0, -EBADMSG: no tap, or another errno
  */

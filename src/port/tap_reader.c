@@ -2,8 +2,8 @@
 /*
  * port/tap_reader.c - reads what a program writes into its tap; see tap.h
  *
- * Another program has written the memory, so everything is copied, and the copy checked.
- * A frame that was copied while the program may have overwritten it is missed.
+ * Another program writes the memory.  So the reader copies everything, and checks the copy.
+ * If the program may have overwritten a frame during the copy, the frame counts as missed.
  */
 #include "port/tap.h"
 

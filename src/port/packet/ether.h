@@ -5,13 +5,13 @@
  *     ring -> a copy without the Ethernet header -> recv() -> the stack
  *     the stack -> send() -> Ethernet header, addresses of the next hop -> the device
  *
- * Arriving frames are copied, so that a program that does not read holds memory of its
- * own and never the ring.  Small frames and those that the device has merged have a pool
- * each.  The owner says the hardware address of each next hop before a connection to it
- * moves (ether_hop()); a frame to an unknown one is dropped.
+ * The port copies arriving frames, so that a program that does not read holds memory of its
+ * own and never the ring.  Small frames have one pool, and frames that the device has
+ * merged another.  The owner tells the port the hardware address of each next hop before a
+ * connection to it moves (ether_hop()); the port drops a frame to an unknown next hop.
  *
- * A device whose queue is full leaves the frame here; room() tries it again later.  When
- * the device says that it is gone or down, ether_error() tells.
+ * If the device's queue is full, a frame stays here, and room() tries it again later.  If
+ * the device says that it is gone or down, ether_error() returns why.
  *
  * Owner: one thread at a time.
  */
@@ -57,8 +57,8 @@ struct ether_port {
 };
 
 /**
- * ether_open() - a port on a packet socket
- * @fd: the port's from now on, also where opening fails
+ * ether_open() - make a port of a packet socket
+ * @fd: the port's from now on, even if opening fails
  *
  * Return: 0, -ENOMEM, or what packet_open() or getsockname() said
  */

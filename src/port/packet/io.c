@@ -5,9 +5,9 @@
  *     a slot -> packet_rx() -> its frame, in place or read by recvmsg()
  *     pieces -> packet_tx() -> send(), sendmsg(): virtio_net_hdr, then the frame
  *
- * The kernel writes a slot and then releases tp_status (A1 acquires it here); we are
- * done with the slot's bytes and then release tp_status to it (R2).
- * Spec: Documentation/networking/packet_mmap.rst
+ * The kernel writes a slot and then releases tp_status (A1 acquires it here).  When we are
+ * done with the slot's bytes, we release tp_status to the kernel (R2).  Spec:
+ * Documentation/networking/packet_mmap.rst
  */
 #include "port/packet/packet.h"
 
@@ -95,10 +95,10 @@ bool packet_has_come(const struct packet_port *p)
 }
 
 /*
- * The kernel drops a frame for which the ring has no slot, and reports that only in the
- * slot of a later frame.  But the program that then empties the ring finds a frame in each
- * slot.  The kernel may still be writing some of the last slots, so a ring counts as full
- * when three quarters of it hold frames.
+ * The kernel drops a frame for which the ring has no slot.  It reports that only in the
+ * slot of a later frame, which may never come.  But a program that empties a full ring
+ * finds a frame in each slot.  The kernel may still be writing some of the last slots, so
+ * this counts the ring as full when three quarters of it hold frames.
  */
 static inline void note_frame(struct packet_port *p)
 {
@@ -189,9 +189,9 @@ static bool is_small(const struct iovec *iov, unsigned n)
 	return bytes <= SMALL_BYTES;
 }
 
-/* When frames bypass the qdisc, and the device does not cut segments (tso off), the kernel
- * does not cut them either, and returns the same error as for a full queue.  An
- * administrator may turn tso off at any time. */
+/* The kernel has refused a large frame.  When frames bypass the qdisc and the device does
+ * not cut segments (tso off), the kernel does not cut them either, and returns the same
+ * error as for a full queue.  An administrator may turn tso off at any time. */
 static COLD void large_refused(struct packet_port *p)
 {
 	int off = 0;

@@ -5,16 +5,16 @@
  *     osfd:    packet_socket() -> a socket with a ring and a filter -> SCM_RIGHTS
  *     program: packet_open() -> packet_rx(), packet_rx_done(), packet_tx()
  *
- * Arriving frames lie in the ring (TPACKET_V2), where the program reads them in place.
- * A frame that is larger than a slot, because the device merged segments, lies in the
- * socket's queue too, and one recvmsg() reads it.  Both ways a frame carries what is
- * left to do on it: a checksum to be filled in, segments to be cut.
+ * Arriving frames lie in the ring (TPACKET_V2), where the program reads them in place.  If
+ * the device merged segments, a frame may be larger than a slot.  Then it also lies in the
+ * socket's queue, and one recvmsg() reads it.  In both cases the frame says what is left to
+ * do on it: a checksum to be filled in, segments to be cut.
  *
- * Sending is sendmsg(), not a mapped ring: the kernel's ring for sending copies the
- * frame as well where the peer is a veth, and one 64 B frame costs 0.2 us more.
+ * The program sends by sendmsg(), not by a mapped ring.  If the peer is a veth, the kernel
+ * copies the frame with a ring as well, and one 64 B frame costs 0.2 us more.
  *
- * Owner: one thread at a time; there are no locks.  Frames are input of strangers, and
- * the ring's lengths are checked before use.
+ * Owner: one thread at a time; there are no locks.  Frames are input of strangers, and the
+ * ring's lengths are checked before use.
  */
 #pragma once
 
@@ -88,17 +88,17 @@ MUST_CHECK int packet_socket(int ifindex, const struct packet_ring *ring,
 			     int filter_fd);
 
 /**
- * packet_listen() - whether the socket's ring gets frames; it does from the beginning
+ * packet_listen() - set whether the socket's ring gets frames; it does from the beginning
  *
- * Each frame of the device costs the kernel something for each socket that gets frames, also
- * where the filter wants none of them.  The kernel waits for all of its processors here, which
- * takes some 16 ms.  Return: 0, or what bind() said
+ * Each frame of the device costs the kernel something for each socket that gets frames,
+ * even if the filter wants none of them.  In this call the kernel waits for all of its
+ * processors, which takes some 16 ms.  Return: 0, or what bind() said
  */
 MUST_CHECK int packet_listen(int fd, int ifindex, bool is_on);
 
 /**
  * packet_open() - map the ring of a socket that packet_socket() has made
- * @fd: the port's from now on, also where opening fails
+ * @fd: the port's from now on, even if opening fails
  *
  * Return: 0, -EINVAL for an impossible ring, or what mmap() said
  */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * port/packet/setup.c - make the socket of a port, and map it
+ * port/packet/setup.c - makes the socket of a port, and maps it
  *
  *     osfd: packet_socket(): options, ring, filter, and only then the device
  *     program: packet_open(): the ring, from a descriptor that osfd has sent
  *
- * The socket is bound last.  Until then no frame reaches it, so the filter has seen
- * every frame that the ring holds.
+ * osfd binds the socket last.  Until then no frame reaches it, so every frame in the ring
+ * has passed the filter.
  */
 #include "port/packet/packet.h"
 

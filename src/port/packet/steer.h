@@ -25,8 +25,9 @@ struct steer_key {
 
 #define STEER_PORT_BYTES 8192 /* a bit for each port */
 
-/* What happens to the frames of a flow.  A flow starts as STEER_COPY, so that no frame
- * is lost when the two programs look on either side of the change. */
+/* What happens to the frames of a flow.  A flow starts as STEER_COPY.  So a frame that
+ * arrives while the mode changes to STEER_OURS is not lost, whichever mode each of the two
+ * programs sees. */
 enum steer_mode {
 	STEER_COPY = 1, /* the port and the kernel get it */
 	STEER_OURS = 2, /* the port alone gets it */

@@ -5,8 +5,8 @@
  *     struct tcp_frame -> packets -> the wire @out
  *     the wire @in -> packets -> frames of the pool @rx
  *
- * Its frames leave at once, so there is always room.  One frame of the pool is kept for a
- * stack that has all others (TCP_RX_LENT).
+ * Its frames leave at once, so there is always room.  The port keeps one frame of the pool
+ * back, for a stack that holds all others (TCP_RX_LENT).
  *
  * Owner: the one who owns the wires.
  */

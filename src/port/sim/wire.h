@@ -20,8 +20,9 @@
 
 #include "port/sim/middlebox.h"
 
-/* How a delay differs from the smallest one: evenly, by up to jitter_ns; normally,
- * around half of it; or usually little and sometimes very much (Pareto, of shape 3). */
+/* How much a delay exceeds the smallest one: evenly distributed up to jitter_ns; normally
+ * distributed around half of it; or usually little and sometimes very much (Pareto, of
+ * shape 3). */
 enum wire_jitter { JITTER_EVEN, JITTER_NORMAL, JITTER_PARETO };
 
 #define JITTER_TAIL 16 /* jitter_ns; Pareto's tail ends there */
@@ -55,8 +56,8 @@ struct wire_model {
 	uint64_t mtu_from_ns;
 	uint32_t forge_mtu; /* somebody says so who has not seen a packet */
 
-	/* ICMP errors for packets that a hole drops, and forged ones that quote what
-	 * was never sent. */
+	/* tells_lost: ICMP errors for packets that a hole drops.  forge_error: forged ICMP
+	 * errors that quote what was never sent. */
 	uint32_t tells_lost, forge_error;
 
 	/* RFC 3168: marks at random, or when so many bytes are queued. */
