@@ -5,7 +5,7 @@
  *     pcapng_open() -> pcapng_interface() for each -> pcapng_write() for each frame
  *         -> pcapng_close()
  *
- * Times are in nanoseconds.  pcapng_close() returns the first error of the file.
+ * Times are in nanoseconds.  pcapng_close() returns -EIO if a write has failed.
  *
  * Spec: draft-ietf-opsawg-pcapng Owner: one thread.
  */

@@ -4,9 +4,9 @@
  *
  *     NETLINK_SOCK_DIAG, in the namespace -> struct diag, searched by inode or ends
  *
- * Anybody may ask in a namespace of his own; for another one it takes the right to
- * enter it.  Sockets that are in no table of the kernel, because they are not
- * bound or not connected any more, do not appear.
+ * Anybody may ask in a namespace of their own; for another one the caller needs the right
+ * to enter it.  The kernel does not list sockets that are in none of its tables, because
+ * they are not bound or no longer connected.
  *
  * Spec: sock_diag(7).
  */
@@ -39,8 +39,8 @@ struct diag {
 	size_t n;
 };
 
-/* Of the namespace that @ns_fd names, or of the caller's for -1: 0 or a negative
- * errno.  diag_free() in any case. */
+/* Reads the sockets of the namespace that @ns_fd names, or of the caller's for -1.  Return:
+ * 0 or a negative errno; call diag_free() in both cases. */
 int diag_read(struct diag *d, int ns_fd);
 void diag_free(struct diag *d);
 
@@ -50,8 +50,8 @@ struct diag_end diag_end_of(unsigned family, const uint8_t *addr,
 bool diag_is_any(const struct diag_end *e); /* 0.0.0.0 or [::] */
 
 const struct diag_sock *diag_by_ino(const struct diag *d, uint64_t ino);
-/* The connection, or with a peer without port the listener.  A local address that
- * is 0.0.0.0 or [::] fits all. */
+/* Finds a connection, or a listener if @peer has no port.  A local address of 0.0.0.0 or
+ * [::] fits all addresses. */
 const struct diag_sock *diag_by_ends(const struct diag *d,
 				     const struct diag_end *local,
 				     const struct diag_end *peer);

@@ -2,7 +2,7 @@
 /*
  * tools/osf/links.c - see tools/osf/links.h
  *
- * Processes come and go during the search; what vanished is no error.
+ * Processes come and go during the search, so it is no error if one has vanished.
  */
 #include "osf.h"
 #include "links.h"

@@ -5,7 +5,7 @@
  *     /proc/PID/fd/N -> "socket:[INODE]" -> struct links, searched both ways
  *     /proc/PID/ns/net                   -> the network namespaces that are used
  *
- * Only of processes that the caller may see; is_all says whether that is all.
+ * It finds only processes that the caller may see; is_all says whether these are all.
  */
 #pragma once
 #include <stdbool.h>

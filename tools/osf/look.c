@@ -8,8 +8,8 @@
  *         -> the entry with the ends swapped   the peer, here or in another
  *                                              network namespace of this host
  *
- * All three sources are of slightly different instants: a row that does not fit
- * its socket any more keeps what its segment said.
+ * The three sources are read at slightly different instants.  A row that does not fit its
+ * socket any more keeps what its segment said.
  */
 #include "osf.h"
 #include "look.h"
@@ -155,8 +155,8 @@ static void take_bytes(struct seg_sock *row, const struct diag_sock *d)
 	row->has_bytes = true;
 }
 
-/* Who has it open?  The number that the owner gives itself is the one that it
- * has inside its pid namespace. */
+/* Who has it open?  The segment has the pid that its process has inside its own pid
+ * namespace. */
 static void take_holders(const struct looking *lk, const struct seg *seg,
 			 struct seg_sock *row)
 {
@@ -318,8 +318,8 @@ static void judge_process(const struct looking *lk, struct seg_sock *row,
 	}
 }
 
-/* Why does @row stay on the kernel?  Where the library could only say that
- * nobody has answered, who the peer is tells more. */
+/* Why does @row stay on the kernel?  If the library could only say that nobody has
+ * answered, the peer's process tells more. */
 static void judge(const struct looking *lk, const struct place *own,
 		  const struct place *p, struct seg_sock *row,
 		  const struct diag_sock *d)

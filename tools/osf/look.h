@@ -4,9 +4,9 @@
  *
  *     segments -> seg_look() -> bytes, addresses, holders, peers, truer reasons
  *
- * A segment says what its library saw.  The kernel knows more: the bytes of
- * sockets that calls pass by, the address that 0.0.0.0 stands for, who holds a
- * socket after a fork, and at whose end the connection ends.
+ * A segment says what its library saw.  The kernel knows more: the bytes that calls outside
+ * the library moved, the address that 0.0.0.0 stands for, who holds a socket after a fork,
+ * and which process has the other end of a connection.
  */
 #pragma once
 #include "seg.h"

@@ -6,7 +6,7 @@
  *     osf stat    what the sockets of running programs do    stat.c
  *     osf port    devices for TCP in user space              port.c
  *     osf tap     what that TCP sends and receives           tap.c
- *     osf rdma    what programs do on the RDMA device       rdma.c
+ *     osf rdma    what programs do on the RDMA device        rdma.c
  *     osf bench   the kernel against osf, side by side       tools/bench
  *     osf vma-env libvma's variables                         vma_env.c
  *

@@ -5,10 +5,9 @@
  *     main.c -> cmd_run(), cmd_stat(), cmd_port(), cmd_tap(), cmd_rdma(), cmd_bench(),
  *               cmd_bench_peer()
  *
- * Each command takes its own argv (argv[0] is "osf run" and so on) and returns
- * the exit status of the process.  The command is one thread and short-lived:
- * it may use stdio, and memory that cannot be had ends it (xcalloc() and
- * friends), so that nobody above has a half-made answer to explain.
+ * Each command takes its own argv (argv[0] is "osf run" and so on) and returns the exit
+ * status of the process.  The command is one thread and short-lived.  It may use stdio.  If
+ * there is no memory it ends (xcalloc() and friends), so no caller has to handle that.
  */
 #pragma once
 #include <stdarg.h>

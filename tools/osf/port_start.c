@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/port_start.c - find osfd and start it for this network namespace
+ * tools/osf/port_start.c - finds osfd and starts it for this network namespace
  *
- * Beside osf, where the build puts it, or where it is installed.  osfd goes into the
- * background by itself when it listens, and ends with the last port.
+ * osfd lies beside osf, where the build puts it, or where it is installed.  It goes into
+ * the background by itself when it listens, and ends with the last port.
  */
 #include "osf.h"
 #include "port.h"
@@ -68,8 +68,8 @@ int osfd_reach(struct reply *hello)
 	int fd = osfd_connect(hello);
 
 	for (int i = 0; i < REACH_MAX; i++) {
-		/* -EIO: it had stopped serving when we connected, and has closed our
-		 * connection.  Its name is free by then. */
+		/* -EIO: that osfd had stopped serving when we connected, and has closed our
+		 * connection.  By now it has given up its name. */
 		if (fd != -EIO && fd != -ECONNREFUSED && fd != -ECONNRESET &&
 		    fd != -EPIPE)
 			break;

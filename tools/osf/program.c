@@ -4,13 +4,13 @@
  *
  *     run.c -> elf_examine() -> verdict, and why in words
  *
- * ld.so honours LD_PRELOAD when it runs at all (the file has PT_INTERP), when
- * the program does not gain privileges by being executed (AT_SECURE), and when
- * class and machine are the library's.  A script is judged by its interpreter.
- * A file that is neither ELF nor script is run by execvp() through /bin/sh.
+ * ld.so honours LD_PRELOAD when it runs at all (the file has PT_INTERP), when the program
+ * does not gain privileges by being executed (AT_SECURE), and when class and machine are
+ * the library's.  A script is judged by its interpreter.  execvp() runs a file that is
+ * neither ELF nor a script through /bin/sh.
  *
- * The files are input: everything read is checked, and what cannot be read is
- * taken to be fine, because executing it will tell.
+ * The files are input, so everything read is checked.  A file that cannot be read counts as
+ * fine, because an attempt to execute it will tell.
  *
  * Spec: elf(5), execve(2) "Interpreter scripts", ld.so(8) "secure-execution".
  */

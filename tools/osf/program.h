@@ -24,6 +24,6 @@ enum elf_verdict {
  */
 enum elf_verdict elf_examine(const char *program, const char *lib, char *why);
 
-/* Is @path an ELF file that ld.so could load into something?  @is_ours: out, is it
- * libosf.so by the name that it says it has, whatever the file is called? */
+/* Is @path an ELF file that ld.so could load into some program?  *@is_ours: is it libosf.so
+ * by the name inside the file, whatever the file is called? */
 bool elf_is_library(const char *path, bool *is_ours);

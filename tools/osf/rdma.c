@@ -4,7 +4,8 @@
  *
  *     /proc/PID/fd -> directories and queue pairs (rdma_find.c) -> tables or JSON
  *
- * Reads and never disturbs: nothing is locked, signalled or written.
+ * The command only reads.  It locks, signals and writes nothing, so it does not disturb the
+ * programs.
  */
 #include "osf.h"
 #include "rdma.h"

@@ -50,8 +50,8 @@ uint32_t rdma_receives(const struct x_qp *x);
 /* How many queue pairs complete on queue @cq. */
 uint32_t rdma_cq_users(const struct rdma_process *p, uint32_t cq);
 
-/* The processes that are wanted: as an array of JSON; their completion queues, receive queues of XRC
- * and groups as tables. */
+/* Prints the processes that are wanted.  rdma_print_json(): as an array of JSON;
+ * rdma_print_queues(): their completion queues, receive queues of XRC and groups as tables. */
 void rdma_print_json(const struct rdma_list *l);
 struct screen;
 void rdma_print_queues(const struct rdma_list *l, const struct screen *s);

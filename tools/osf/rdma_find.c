@@ -4,8 +4,8 @@
  *
  *     /proc/PID/fd/N -> "/memfd:osf-rdma-BLOCK" -> struct x_dir, its queue pairs' memfds
  *
- * A process may write into this memory what it likes, at any time.  So it is copied by read(),
- * whose size is checked, and no number in it leads further than a table here.
+ * A process may write anything into this memory, at any time.  So we copy it by read() and
+ * check its size, and use no number in it as an index before we have checked it.
  */
 #include "rdma.h"
 #include "osf.h"
@@ -68,8 +68,8 @@ struct rdma_text rdma_host(const uint8_t *gid)
 	return t;
 }
 
-/* Copy the beginning of descriptor @fd of process @pid, if it is a file of ours; *@bytes: what
- * all of it takes. */
+/* Copies the beginning of descriptor @fd of process @pid, if it is a file of ours.
+ * *@bytes: how much memory the whole file takes. */
 static bool copy_memory(pid_t pid, int fd, void *to, size_t size,
 			uint64_t *bytes)
 {

@@ -4,13 +4,13 @@
  *
  *     arguments -> library, rules, program checked -> environment -> exec
  *
- * All that can be known to be wrong is said before CMD starts, so that a rule
- * with a typing error does not quietly leave a program on the kernel.  Then
- * osf becomes CMD by exec: same pid, parent, terminal and exit status.  With
- * --stats it stays as the parent (run_stats.c).
+ * osf run reports every error that it can find before CMD starts, so that a rule with a
+ * typing error does not quietly leave a program on the kernel.  Then osf becomes CMD by
+ * exec: same pid, parent, terminal and exit status.  With --stats it stays as the parent
+ * (run_stats.c), and with --port, too (run_port.c).
  *
- * A program that cannot be preloaded runs on the kernel, after one line that
- * says so; with --strict it does not run.
+ * A program that cannot be preloaded runs on the kernel, after one line that says so; with
+ * --strict it does not run.
  */
 #include "osf.h"
 #include "run.h"
@@ -131,8 +131,9 @@ static int try_path(const char *dir, size_t dir_len, const char *name,
 	return eaccess(path, X_OK) < 0 ? -errno : 0;
 }
 
-/* As execvp(3) looks: a name without a slash in each directory of PATH; one
- * that may not be executed is remembered while the search goes on. */
+/* Looks for a command as execvp(3) does: a name without a slash in each directory of PATH.
+ * If a file there may not be executed, the search goes on, and reports it if it finds no
+ * other. */
 static int find_command(const char *name, char *path)
 {
 	const char *dirs = getenv("PATH");
@@ -182,8 +183,9 @@ int run_exec(const char *path, char **cmd)
 	return cannot_run(cmd[0], err);
 }
 
-/* What the program is decides whether LD_PRELOAD is set.  For one that is
- * static or gains privileges it is harmless, and reaches its children. */
+/* Sets LD_PRELOAD, unless the program is of another class or machine than the library.  If
+ * the program is static or gains privileges, LD_PRELOAD does no harm to it, and reaches its
+ * children. */
 static int preload_into(const struct run_args *a, const char *path,
 			const char *lib)
 {

@@ -31,8 +31,8 @@ struct run_args {
  */
 int lib_find(const char *given, char *path);
 
-/* @lib, with the software RDMA device beside it if that was built, as LD_PRELOAD has them; the
- * caller's to free() */
+/* @lib, with the software RDMA device beside it if that was built, as LD_PRELOAD has them.
+ * The caller frees the result. */
 char *env_libraries(const char *lib);
 bool env_has_verbs(const char *lib);
 
@@ -43,7 +43,7 @@ void env_preload(const char *lib);
 /**
  * env_rules() - check all rules, and put those of @args into OSF_RULES
  *
- * Checked are the configuration file, OSF_RULES as it was, then each --rule.
+ * Checks the configuration file, OSF_RULES as it was, then each --rule.
  *
  * Return: 0, or a negative errno after a complaint with line and column.
  */
@@ -61,8 +61,8 @@ int run_user(const char *name, struct run_as *out);
 /* In the child: become it.  Return: 0, or -EPERM after a line why */
 int run_become(const struct run_as *as);
 
-/* Makes @dev a port for CMD's user.  @is_new: it was none.  Return: 0, or a negative errno
- * after a line why */
+/* Makes @dev a port for CMD's user.  *@is_new: @dev was no port before.  Return: 0, or a
+ * negative errno after a line that says why */
 int run_port_begin(const char *dev, const struct run_as *as, bool *is_new);
 void run_port_end(const char *dev, const struct run_as *as);
 

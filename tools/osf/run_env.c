@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/run_env.c - the environment that makes a program an offloaded one
+ * tools/osf/run_env.c - the environment in which a program is offloaded
  *
  *     lib_find()    -> a path for LD_PRELOAD
  *     env_preload() -> LD_PRELOAD: the library, and libosf-verbs.so if it lies beside it
  *     env_rules()   -> OSF_RULES, after all rules were checked
  *
- * The library is looked for beside this very file first, so that a build
- * directory and an installed tree both find their own.
+ * lib_find() looks beside the running osf first, so that a build directory and an installed
+ * tree both find their own library.
  */
 #include "osf.h"
 #include "run.h"
@@ -152,8 +152,8 @@ static ssize_t read_config(const char *path, char **text)
 	return n;
 }
 
-/* What modules call themselves is known when they are loaded: CMD, at its start,
- * will say if nobody has the name. */
+/* Modules say their names when CMD loads them.  So if no module has this name, CMD reports
+ * that at its start, and not osf run. */
 static bool may_be_a_module(const char *provider)
 {
 	const char *modules = getenv("OSF_MODULES");

@@ -2,7 +2,7 @@
 /*
  * tools/osf/run_port.c - "osf run --port DEV": a port for one command
  *
- *     osfd, started if need be -> DEV is a port -> CMD, as USER -> the port goes
+ *     osfd, started if none runs -> DEV is a port -> CMD, as USER -> the port goes
  *
  * The port stays if it was there before, or if other programs use it by then.
  */

@@ -4,12 +4,12 @@
  *
  *     scratch_open() -> OSF_STATS_DIR, or a server's files -> scratch_close()
  *
- * In /dev/shm when there is one, so that counters never go to a disk; else in
- * TMPDIR or /tmp.  Nobody but its owner may enter it.
+ * It is made in /dev/shm if there is one, so that counters never go to a disk, or else in
+ * TMPDIR or /tmp.  Only its owner may enter it.
  *
- * Its owner may be killed.  So the owner holds a lock on the file LOCK in it,
- * and a program under osf holds one on its segment there.  scratch_sweep()
- * removes the directories of this user in which nobody holds a lock any more.
+ * Its owner may be killed.  So the owner holds a lock on the file LOCK in it, and a program
+ * under osf holds one on its segment there.  scratch_sweep() removes the directories of
+ * this user in which nobody holds a lock any more.
  */
 #include "osf.h"
 #include "scratch.h"
@@ -44,8 +44,8 @@ static int try_parent(struct scratch *d, const char *parent)
 		return -errno;
 	snprintf(lock, sizeof(lock), "%s/" LOCK, path);
 	snprintf(made, sizeof(made), "%s" NEW, lock);
-	/* Other users cannot enter the directory, and a sweep leaves a directory
-	 * without this file alone.  So the file gets its name after it is locked. */
+	/* Other users cannot enter the directory, and a sweep ignores a directory without
+	 * this file.  So the file gets its name only when it is locked. */
 	int fd = open(made, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 	int err =
 	    fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || rename(made, lock) < 0

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/seg.c - reading one statistics file, which may be anything
+ * tools/osf/seg.c - reads one statistics file, which may contain anything
  *
  *     fd -> header checked -> entries copied, 64 at a time -> struct seg
  *
- * Order of the checks: a regular file, long enough for a header, the magic, the
- * major version, sizes that hold what we know of, and room in the file for the
- * entries it claims.  Only entries in use are kept, so a sparse file of a
- * gigabyte costs time and no memory.
+ * Order of the checks: a regular file, long enough for a header, the magic, the major
+ * version, sizes that hold what we know of, and room in the file for the entries it claims.
+ * Only entries in use are kept, so a sparse file of a gigabyte costs time and no memory.
  *
  * Two numbers of one segment may be of slightly different instants.
  */

@@ -91,27 +91,26 @@ void seg_free(struct seg *seg);
 /* Adds what @seg's process did to @sums. */
 void seg_sums_add(struct seg_sums *sums, const struct seg *seg);
 
-/* Every file of DIR whose name ends in .osf: 0, or a negative errno when DIR
- * itself cannot be read. */
+/* Reads every file of DIR whose name ends in .osf.  Return: 0, or a negative errno if DIR
+ * itself cannot be read */
 int seg_list_dir(struct seg_list *l, const char *dir);
 
 /* Of segments that were found in a directory: which processes run? */
 void seg_list_running(struct seg_list *l);
 
-/* What process @pid keeps open: 0 (with or without a segment), or a negative
- * errno when its descriptors may not be seen. */
+/* Reads the segment that process @pid has open, if any.  Return: 0, or a negative errno if
+ * the caller may not see its descriptors */
 int seg_list_pid(struct seg_list *l, pid_t pid);
 
-/* Is @inner what process @pid calls itself?  In a pid namespace it differs
- * from @pid; /proc/PID/status has all its numbers, the innermost last. */
+/* Is @inner the number that process @pid has in its own pid namespace?  /proc/PID/status
+ * has all its numbers, the innermost last. */
 bool seg_is_own_pid(pid_t pid, uint32_t inner);
 
 /* Every process whose descriptors may be seen. */
 int seg_list_all(struct seg_list *l);
 void seg_list_free(struct seg_list *l);
 
-/* What all processes that left a segment in @dir did together; @n_segs may be
- * NULL. */
+/* Sums up what all processes that left a segment in @dir did; @n_segs may be NULL. */
 struct seg_sums seg_dir_sums(const char *dir, size_t *n_segs);
 
 /* Names from the numbers of osf/stats.h, for numbers from anywhere. */

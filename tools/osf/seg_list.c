@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/seg_list.c - finding statistics files
+ * tools/osf/seg_list.c - finds statistics files
  *
  *     /proc/PID/fd/N -> "/memfd:osf-stats (deleted)"  -> seg_read()
  *     DIR/PID.N.osf                                   -> seg_read()
  *
- * A child inherits its parent's descriptors, and with them the parent's
- * segment: a segment counts only where it is held by the process whose number
- * is in it (seen from here, or from inside its pid namespace).
+ * A child inherits its parent's descriptors, and with them the parent's segment.  So a
+ * segment counts only if the process that has it open is the process whose number is in it
+ * (the number as seen from here, or from inside its pid namespace).
  *
- * Processes come and go during the search; what vanished is no error.
+ * Processes come and go during the search, so it is no error if one has vanished.
  */
 #include "osf.h"
 #include "seg.h"

@@ -4,8 +4,8 @@
  *
  *     /proc/PID/fd, or DIR -> snapshots (seg.h) -> table, tabs or JSON
  *
- * Reads and never disturbs: nothing is locked, signalled or written.  With
- * --watch it goes on until it is interrupted, and shows rates.
+ * The command only reads.  It locks, signals and writes nothing, so it does not disturb the
+ * programs.  With --watch it goes on until it is interrupted, and shows rates.
  */
 #include "osf.h"
 #include "look.h"

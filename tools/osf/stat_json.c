@@ -5,9 +5,9 @@
  *     {"osf_stat":1,"processes":[{..., "totals":{...}, "sockets":[...]}],
  *      "programs":[...]}
  *
- * The schema is an interface and stands in osf(1): keys are only ever added.
- * Counters are written as the integers they are, which a double is not.
- * With --watch, one document on a line for each turn.
+ * osf(1) describes the schema, which is an interface: new versions only add keys.  Counters
+ * are printed as integers, because a double does not hold all of them.  With --watch, each
+ * turn prints one document on a line.
  */
 #include "osf.h"
 #include "stat.h"

@@ -5,8 +5,8 @@
  *     struct stat_view -> a table for each process, on a terminal
  *                      -> one line for each socket, in a pipe
  *
- * The lines of a pipe are an interface: tab-separated, exact numbers, columns
- * only ever added at the end.  The table is for eyes and may change.
+ * The lines of a pipe are an interface: tab-separated, with exact numbers, and new versions
+ * only add columns at the end.  The table is for people and may change.
  */
 #include "osf.h"
 #include "stat.h"

@@ -2,9 +2,9 @@
 /*
  * tools/osf/table.h - aligned columns for a terminal
  *
- * Cells are added row by row; a column is as wide as its widest cell.  A table
- * that is wider than the terminal first loses columns that can be spared, then
- * is cut off on the right.
+ * The caller adds cells row by row; a column is as wide as its widest cell.  If the table
+ * is wider than the terminal, it first loses the columns whose headings allow it, and then
+ * its right end.
  */
 #pragma once
 #include <stdbool.h>
@@ -17,8 +17,8 @@
 #define STYLE_RED "\033[31m"
 #define STYLE_NONE "\033[0m"
 
-/* Headings: ">TEXT" has its cells to the right; "?TEXT" and "?>TEXT" can be
- * spared, the last of them first. */
+/* Headings: the cells under ">TEXT" are aligned to the right.  A column under "?TEXT" or
+ * "?>TEXT" may be left out, the last of them first. */
 struct table {
 	const char *const *headings;
 	size_t n_columns;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/tap.c - "osf tap": what our TCP and our RDMA device send and receive, for tshark to
- * read
+ * tools/osf/tap.c - "osf tap": what our TCP and our RDMA device send and receive, for
+ * tshark
  *
  *     osf tap DEV|PID... -w FILE: programs' taps (port/tap.h) -> a pcapng file
  *
  * The command looks for frames every few milliseconds, and for programs every half a
- * second.  It wants frames for two seconds ahead.  It ends by SIGINT or SIGTERM, after
- * --count frames, or when the processes that were named have ended.
+ * second.  Each time it asks the programs for frames of the next two seconds.  It ends by
+ * SIGINT or SIGTERM, after --count frames, or when the processes that were named have
+ * ended.
  */
 #include "osf.h"
 #include "port/pcapng.h"

@@ -33,7 +33,7 @@ struct tap_sources {
 
 /* Adds those that are there and not known yet. */
 void tap_sources_find(struct tap_sources *s);
-/* Forgets the programs that had ended at the last call: their last frames can be read until
- * then. */
+/* Forgets the programs that had ended at the last call.  One that ends later stays until
+ * the next call, so that the caller can read its last frames. */
 void tap_sources_check(struct tap_sources *s);
 void tap_sources_free(struct tap_sources *s);

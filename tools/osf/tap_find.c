@@ -2,9 +2,9 @@
 /*
  * tools/osf/tap_find.c - finds the taps of running programs; see tap.h
  *
- * A child inherits its parent's descriptors: a tap counts only where it is held by the
- * process whose number is in it.  Processes come and go during the search; what vanished
- * is no error.
+ * A child inherits its parent's descriptors.  So a tap counts only if the process that has
+ * it open is the process whose number is in it.  Processes come and go during the search,
+ * so it is no error if one has vanished.
  */
 #include "osf.h"
 #include "seg.h"
@@ -86,7 +86,8 @@ static int find_of(struct tap_sources *s, pid_t pid)
 }
 
 /* Is process PID in our network namespace?  A device's name has a meaning in one namespace
- * only, and the user means ours.  Also true when the process has ended or may not be read. */
+ * only, and the user means ours.  Also true if the process has ended or the caller may not
+ * see it. */
 static bool is_near(const char *pid)
 {
 	struct stat ours, its;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/units.c - numbers for people, complaints, and memory that is there
+ * tools/osf/units.c - numbers for people, complaints, and memory or the end
  *
- * Everything returns by value, so that two of them fit in one printf().
- * Quantities are decimal: 1.2k is 1200.
+ * All functions return by value, so that two of them fit in one printf().  Quantities are
+ * decimal: 1.2k is 1200.
  */
 #include "osf.h"
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/osf/vma_env.c - osf vma-env: libvma's variables, and what becomes of them here
+ * tools/osf/vma_env.c - "osf vma-env": libvma's variables, and what osf does with them
  *
  * The list is src/base/vma_env.def; libosf.so reads the same.
  */
