@@ -156,14 +156,16 @@ static __thread const struct sock *closed_here
 
 void wait_closes(const struct sock *sk) { closed_here = sk; }
 
-/* A handler may have closed the descriptor that the call names.  Then the entry sleeps on another
- * one of the socket, where nobody wakes it.  Where it was another thread, the call goes on.
- * The handler may have run before the call noted which ones had run. */
+bool wait_is_closed(const struct sock *sk, int fd, struct handlers_seen seen)
+{
+	return (handlers_ran(seen, false) || closed_here == sk) &&
+	       libc.fcntl(fd, F_GETFD) < 0;
+}
+
+/* If so, the entry sleeps on another descriptor of the socket, where nobody wakes it. */
 static bool is_closed(const struct calls_wait *c)
 {
-	return (handlers_ran(c->wait.seen, false) ||
-		closed_here == c->entry.sk) &&
-	       libc.fcntl(c->entry.fd, F_GETFD) < 0;
+	return wait_is_closed(c->entry.sk, c->entry.fd, c->wait.seen);
 }
 
 static bool call_looks(struct wait *w)

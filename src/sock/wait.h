@@ -60,6 +60,11 @@ static inline bool waiter_restarts(const struct call_wait *w)
  * in a handler. */
 void wait_closes(const struct sock *sk);
 
+/* Has a handler closed the descriptor @fd that a call names?  Then the call ends; where it was
+ * another thread, the call goes on.  @seen: taken when the call began.  The handler may have
+ * run before that. */
+bool wait_is_closed(const struct sock *sk, int fd, struct handlers_seen seen);
+
 /* What a wait returns.  A handler may have closed the descriptor while the thread did not
  * sleep.  The kernel's call has the socket and does not see that: it ends by the signal.  Only a
  * call that begins anew finds no descriptor. */

@@ -53,10 +53,7 @@ NOT_WITH = {"address": {
     "process_system": "dd asks for aligned memory in a way that libasan refuses"}}
 # Scenarios that mean nothing with a module, or fail there, and why.
 NOT_WITH_MODULE = {
-    "process_unload": "who loads osf for itself alone gives modules no names to link to",
-    "process_signal_closes_at_any_time":
-        "the call hangs: what sleeps on base/idle.h, too, does not look for a handler that "
-        "closed its descriptor just before"}
+    "process_unload": "who loads osf for itself alone gives modules no names to link to"}
 # The time that scenarios take is spent asleep, so all variants run side by side.
 SIDE_BY_SIDE = 24
 PATIENCE_S = 400

@@ -82,7 +82,11 @@ static bool anchor_event(struct sock *sk, int fd, unsigned events,
 static bool is_not_rung(const struct sock *sk) { return false; }
 static void nothing(struct sock *sk, int fd) {}
 static void unchanged(struct sock *sk) {} /* by a fork */
-static void anchor_moves(struct sock *sk, int from, int to) {}
+/* A handler may have closed the descriptor of a call that is about to sleep. */
+static void anchor_moves(struct sock *sk, int from, int to)
+{
+	sock_notify(sk, READY_NEWS);
+}
 
 static int get_option(struct sock *sk, int level, int name, void *val,
 		      socklen_t *len)
