@@ -76,6 +76,11 @@ FOUND = [
     "one; 0 send 0 500 1 230; 0 send 2 10 0 142; 0 pass 0 0; 0 fork 1; 1 send 0 1 1 120; 1 inq 2",
     "one; 0 send 0 500 1 230; 0 send 2 10 0 142; 0 set 0 2 1; 0 set 0 0 5; 0 set 0 4 1; "
     "0 set 0 6 1; 0 pass 0 0; 0 get 0 2; 0 get 0 0; 0 get 0 4; 0 get 0 6",
+    # a look goes on from the ring to TCP as a read does, and stops before the urgent byte
+    "two; 1 send 1 3000 0 12; 1 send 1 3000 1 131; 0 recv 1 100000 2; 0 recv 1 100000 34; "
+    "0 recv 1 100000 0; 0 recv 1 100000 2; 0 recv 1 10 1; 1 send 1 500 0 9; 0 recv 1 100000 2",
+    "one; 0 send 3 10 0 125; 0 send 1 2 1 117; 0 poll 3; 0 send 3 500 0 113; "
+    "0 recv 1 100000 2; 0 recv 1 505 2; 0 recv 1 100000 0",
     # a set with a connection in shared memory and one of the kernel
     "one; 0 ep_new; 0 send 2 100 0 140; 0 set 2 2 1; 0 ep_add 0 4; 0 pass 0 0; 0 ep_add 2 8199; "
     "0 ep_wait",

@@ -163,10 +163,46 @@ HOT static ssize_t rx_ring(struct sock *sk, int fd, struct iov_cursor *c,
 	return rx_nothing(sk, fd, mark);
 }
 
+/* As in the kernel, a read stops before an urgent byte, but not before what precedes it. */
+static bool is_tcp_next(struct sock *sk, int fd)
+{
+	int is_urgent = 0;
+
+	return anchor_drain_all(sk, fd) &&
+	       !libc.ioctl(fd, SIOCATMARK, &is_urgent) && !is_urgent;
+}
+
+/* Behind the ring's last bytes, a BACK mark: the stream goes on in TCP. */
+static COLD size_t rx_peek_tcp(int fd, struct iov_cursor *c, size_t want,
+			       int flags)
+{
+	struct iovec iov[CURSOR_REST_MAX];
+	struct msghdr msg = { .msg_iov = iov,
+			      .msg_iovlen = cursor_rest(c, iov, want) };
+	ssize_t r = nocancel_recvmsg(fd, &msg, flags | MSG_DONTWAIT);
+
+	return r > 0 ? (size_t)r : 0;
+}
+
+static size_t rx_peek_ring(struct sock *sk, const struct iov_cursor *c,
+			   size_t want)
+{
+	uint32_t skip = 0;
+
+	for (size_t i = 0; i < c->n && skip < want; i++) {
+		uint32_t got = ring_rx_copy_ahead(
+		    &shm_of(sk)->rx, c->iov[i].iov_base,
+		    (uint32_t)MIN(c->iov[i].iov_len, (size_t)INT_MAX), skip);
+		skip += got;
+		if (got < c->iov[i].iov_len)
+			break;
+	}
+	return skip;
+}
+
 static ssize_t rx_peek(struct sock *sk, int fd, struct iov_cursor *c,
 		       size_t want, int flags)
 {
-	uint32_t skip = 0;
 	enum ring_mark mark = RING_NONE;
 	const uint8_t *data;
 
@@ -178,19 +214,16 @@ static ssize_t rx_peek(struct sock *sk, int fd, struct iov_cursor *c,
 	}
 	if (!first)
 		return rx_nothing(sk, fd, mark);
-	uint32_t ready = ring_rx_bytes(
+	size_t got = ring_rx_bytes(
 	    &shm_of(sk)->rx, (uint32_t)MIN(want, (size_t)INT_MAX), &mark);
-	if (flags & MSG_TRUNC)
-		return ready; /* only how many there are */
-	for (size_t i = 0; i < c->n && skip < want; i++) {
-		uint32_t got = ring_rx_copy_ahead(
-		    &shm_of(sk)->rx, c->iov[i].iov_base,
-		    (uint32_t)MIN(c->iov[i].iov_len, (size_t)INT_MAX), skip);
-		skip += got;
-		if (got < c->iov[i].iov_len)
-			break;
+	if (!(flags & MSG_TRUNC)) /* else only how many there are */
+		got = rx_peek_ring(sk, c, want);
+	if (unlikely(mark == RING_BACK) && got < want && is_tcp_next(sk, fd)) {
+		cursor_skip(c, got);
+		got += rx_peek_tcp(fd, c, want - got,
+				   flags & (MSG_PEEK | MSG_TRUNC));
 	}
-	return skip;
+	return (ssize_t)got;
 }
 
 /* What takes bytes out of the kernel, or may. */
@@ -220,17 +253,13 @@ static inline ssize_t rx_step(struct sock *sk, int fd, struct iov_cursor *c,
 	return rx_ring(sk, fd, c, want, flags);
 }
 
-/* The peer's stream goes back to TCP.  Are there bytes that the same call may read? As in the
- * kernel, a read stops before an urgent byte, but not before what precedes it. */
+/* The peer's stream goes back to TCP.  Are there bytes that the same call may read? */
 static COLD bool rx_goes_to_tcp(struct sock *sk, int fd)
 {
 	enum ring_mark mark;
-	int is_urgent = 0;
 
-	if (ring_rx_bytes(&shm_of(sk)->rx, 1, &mark) || mark != RING_BACK)
-		return true;
-	return anchor_drain_all(sk, fd) &&
-	       !libc.ioctl(fd, SIOCATMARK, &is_urgent) && !is_urgent;
+	return ring_rx_bytes(&shm_of(sk)->rx, 1, &mark) || mark != RING_BACK ||
+	       is_tcp_next(sk, fd);
 }
 
 /* We have @got fewer bytes than wanted.  Does the stream go on elsewhere (TCP
