@@ -83,6 +83,20 @@ static bool is_late(const struct timespec *start, const struct timespec *limit)
 	return ns >= limit->tv_sec * INT64_C(1000000000) + limit->tv_nsec;
 }
 
+/* As the kernel, ask for an error of the connection first: it comes before bytes.  POLLERR may
+ * stand for completions of MSG_ZEROCOPY. */
+static int pending_error(struct sock *sk, int fd)
+{
+	const struct sock_ops *ops = sock_ops(sk);
+	int err = 0;
+	socklen_t len = sizeof(err);
+
+	if (likely(!(ops->events(sk, fd) & POLLERR)) ||
+	    (err = ops->so_error(sk, fd)) >= 0)
+		return err;
+	return libc.getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) ? 0 : err;
+}
+
 static int recv_each(struct file *f, int fd, struct mmsghdr *msgs, unsigned n,
 		     int flags, const struct timespec *ts)
 {
@@ -92,6 +106,9 @@ static int recv_each(struct file *f, int fd, struct mmsghdr *msgs, unsigned n,
 	if (ts &&
 	    (ts->tv_sec < 0 || ts->tv_nsec < 0 || ts->tv_nsec > 999999999))
 		return -EINVAL;
+	int err = flags & MSG_ERRQUEUE ? 0 : pending_error(f->sk, fd);
+	if (err)
+		return -err;
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	while (i < n && i < UIO_MAXIOV &&
 	       (!i || io_has_more(f->sk, fd, flags))) {

@@ -761,3 +761,23 @@ SCENARIO(recv_after_the_way_back)
 	recv_got(x, "recv", 100, 0);
 	state(x, "read");
 }
+
+/* recvmmsg() asks for an error before it looks for bytes, and other calls after that. */
+SCENARIO(recv_mmsg_tells_a_reset_first)
+{
+	far_do(x, FAR_SEND, 100);
+	settle(x, POLLIN);
+	far_do(x, FAR_RESET, 0);
+	settle(x, POLLERR);
+	mmsg(x, "recvmmsg", 2, 50, 0, NULL);
+	mmsg(x, "again", 2, 50, 0, NULL);
+}
+
+SCENARIO(recv_shut_tells_a_reset)
+{
+	RES("shutdown", shutdown(x->fd, SHUT_RD));
+	far_do(x, FAR_RESET, 0);
+	settle(x, POLLERR);
+	RES("peek", recv(x->fd, buf, n(10), MSG_PEEK));
+	RES("again", recv(x->fd, buf, n(10), 0));
+}

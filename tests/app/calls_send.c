@@ -646,3 +646,29 @@ SCENARIO(splice_bad)
 	struct iovec iov = { buf, 10 };
 	RES("vmsplice", vmsplice(x->fd, &iov, 1, 0));
 }
+
+/* An error of the connection comes before one of the call. */
+SCENARIO(send_bad_address_after_reset)
+{
+	far_do(x, FAR_RESET, 0);
+	settle(x, POLLERR);
+	RES("bad", send(x->fd, BAD_POINTER, n(10), MSG_NOSIGNAL));
+	RES("again", send(x->fd, BAD_POINTER, n(10), MSG_NOSIGNAL));
+	state(x, "told");
+}
+
+/* A file without more bytes is no error, and takes none. */
+SCENARIO(send_file_of_nothing_after_the_end)
+{
+	int file = file_of(x, 100);
+	off_t end = 100;
+
+	RES("shutdown", shutdown(x->fd, SHUT_WR));
+	RES("none", sendfile(x->fd, file, &end, n(10)));
+	far_do(x, FAR_RESET, 0);
+	settle(x, POLLERR);
+	RES("none", sendfile(x->fd, file, &end, n(10)));
+	end = 0;
+	RES("some", sendfile(x->fd, file, &end, n(10)));
+	RES("again", sendfile(x->fd, file, &end, n(10)));
+}

@@ -81,6 +81,13 @@ FOUND = [
     "0 recv 1 100000 0; 0 recv 1 100000 2; 0 recv 1 10 1; 1 send 1 500 0 9; 0 recv 1 100000 2",
     "one; 0 send 3 10 0 125; 0 send 1 2 1 117; 0 poll 3; 0 send 3 500 0 113; "
     "0 recv 1 100000 2; 0 recv 1 505 2; 0 recv 1 100000 0",
+    # a reset shows after the FIN was seen, and after others have used the connection
+    "two; 1 shut 1 2; 0 poll 1; 1 set 1 6 1; 1 close 1; 0 poll 1; 0 get 1 1; 0 poll 1",
+    "two; 0 close 1; 1 send 1 2 0 210; 1 fork 3; 3 pass 1 0; 3 poll 1; 1 poll 1; 1 get 1 1",
+    "two; 1 close 0; 0 send 0 10 0 1; 0 fork 2; 0 pass 0 1; 0 poll 0; 2 poll 0",
+    # a reset is told by a direction that is shut, once
+    "two; 0 shut 1 2; 1 send 1 64 0 7; 0 recv 1 100 2; 0 send 1 10 0 1; 0 recv 1 100 0",
+    "two; 0 shut 1 2; 1 send 1 64 0 7; 0 recv 1 100 0; 0 recv 1 100 0; 0 send 1 10 0 1",
     # a set with a connection in shared memory and one of the kernel
     "one; 0 ep_new; 0 send 2 100 0 140; 0 set 2 2 1; 0 ep_add 0 4; 0 pass 0 0; 0 ep_add 2 8199; "
     "0 ep_wait",

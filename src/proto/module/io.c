@@ -316,13 +316,13 @@ static ssize_t send_locked(struct osf_sock *s, int fd, const struct iovec *iov,
 			   size_t n, int flags)
 {
 	if (load_rlx(&s->sk->w->shut) & SHUT_BIT_WR)
-		return -EPIPE;
+		return stream_failed(s);
 	if (s->tx_back)
 		return send_kernel(fd, iov, n, flags);
 	if (s->is_gone)
 		return -ECONNRESET;
 	if (is_bad(iov, n))
-		return -EFAULT;
+		return load_acq(&s->is_over) ? stream_failed(s) : -EFAULT;
 	return offer(s, iov, n, flags & MSG_MORE);
 }
 

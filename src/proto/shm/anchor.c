@@ -172,6 +172,17 @@ int anchor_so_error(struct sock *sk, int fd)
 	return err || shm_w(sk)->peer_died ? err : -1;
 }
 
+int anchor_end_error(struct sock *sk, int fd)
+{
+	int err = anchor_so_error(sk, fd);
+	socklen_t len = sizeof(err);
+
+	if (err < 0 &&
+	    libc.getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) < 0)
+		err = 0;
+	return err;
+}
+
 /* Return the error that we kept, negative, once. */
 int anchor_error(struct sock *sk)
 {

@@ -217,9 +217,10 @@ static COLD unsigned anchor_end_events(const struct sock *sk, int fd)
 	unsigned ev = POLLIN | POLLRDNORM | POLLRDHUP | POLLOUT | POLLWRNORM;
 
 	if (load_rlx(&sk->w->anchor_end) != ANCHOR_RST) {
-		/* The peer's kernel may have answered our bytes with a reset.  poll()
-		 * shows it even after another call has returned its error. */
-		if (shm_is_late(sk) && !shm_w(sk)->peer_died)
+		/* The peer may have reset the connection after its FIN, or its kernel
+		 * answered our bytes with a reset.  poll() shows that even after another
+		 * call has returned its error. */
+		if (!shm_w(sk)->peer_died && shm_is_reset(sk))
 			ev |= tcp_events(fd, 0) & (POLLERR | POLLHUP);
 		return ev;
 	}

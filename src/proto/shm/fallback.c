@@ -215,15 +215,16 @@ static int end_tx(struct sock *sk, int fd)
 	return 0;
 }
 
-/* Pass on the FIN that we held back.  The stream ended well, so drop a later
+/* Pass on the FIN that we held back.  If the stream ended well, drop a later
  * reset that only answers a doorbell that the peer did not read. */
-static void end_rx_now(int fd)
+static void end_rx_now(const struct sock *sk, int fd)
 {
 	int err;
 	socklen_t len = sizeof(err);
 
 	libc.shutdown(fd, SHUT_RD);
-	libc.getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len);
+	if (!shm_is_reset(sk))
+		libc.getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len);
 }
 
 /* The peer has just fallen back too.  Its last bytes stay in the ring, where
@@ -278,7 +279,7 @@ static int fallback_now_locked(struct sock *sk, int fd, enum osf_reason why,
 	store_rlx(&shm_w(sk)->fell_back, (uint8_t)1);
 	anchor_restore(sk, fd);
 	if (st->has_end && !stash_needs_relay(st))
-		end_rx_now(fd);
+		end_rx_now(sk, fd);
 	sock_set_reason(sk, why);
 	sk->st->proto = OSF_PROTO_INET;
 	count(&arena_totals()->n_fallbacks, 1);

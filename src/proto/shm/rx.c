@@ -91,7 +91,7 @@ static COLD ssize_t rx_nothing(struct sock *sk, int fd, enum ring_mark mark)
 		     (SEG_TX_FIN | SEG_TX_BACK)))
 		return rx_unmarked(sk, fd);
 	if (sk->w->shut & SHUT_BIT_RD)
-		return 0;
+		return -anchor_end_error(sk, fd);
 	if (load_rlx(&sk->w->anchor_end) == ANCHOR_OPEN && anchor_ask_due(sk) &&
 	    !anchor_peer_lives(sk))
 		anchor_ask(sk, fd);

@@ -336,6 +336,8 @@ bool anchor_is_closed(const struct sock *sk, int fd);
 bool anchor_note(struct sock *sk, int err);
 int anchor_error(struct sock *sk);
 int anchor_so_error(struct sock *sk, int fd);
+/* The same, 0 or positive, of a direction that the program has shut. */
+int anchor_end_error(struct sock *sk, int fd);
 /* What a reset leaves as the socket's error, as in Linux: ECONNRESET or EPIPE. */
 int anchor_reset_error(const struct sock *sk);
 void anchor_fin(struct sock *sk);
@@ -426,6 +428,13 @@ static inline void shm_notify_space(struct sock *sk, int fd)
 static inline bool shm_is_late(const struct sock *sk)
 {
 	return load_rlx(&shm_me(sk)->flags) & SEG_TX_LATE;
+}
+
+/* Has the peer reset the connection, or does its kernel answer what we have sent after its end? */
+static inline bool shm_is_reset(const struct sock *sk)
+{
+	return shm_is_late(sk) ||
+	       load_rlx(&shm_peer(sk)->flags) & SEG_ABORTED;
 }
 
 /* Is the connection to be reset, for what the peer or another holder did? */

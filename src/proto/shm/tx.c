@@ -96,7 +96,7 @@ static COLD ssize_t tx_to_nobody(struct sock *sk, int fd, struct iov_cursor *c,
 }
 
 /* A send of no bytes.  It fails where the connection has ended, and makes nobody end it. */
-static COLD ssize_t tx_nothing(struct sock *sk, int fd)
+static COLD ssize_t tx_of_none(struct sock *sk, int fd)
 {
 	struct iov_cursor none = { 0 };
 
@@ -108,6 +108,14 @@ static COLD ssize_t tx_nothing(struct sock *sk, int fd)
 	return shm_w(sk)->peer_died == PEER_READ_ALL
 		   ? 0
 		   : tx_to_nobody(sk, fd, &none, 0, 0);
+}
+
+/* A bad address comes second to an error of the connection. */
+static COLD ssize_t tx_nothing(struct sock *sk, int fd, bool is_bad)
+{
+	ssize_t r = tx_of_none(sk, fd);
+
+	return !r && is_bad ? -EFAULT : r;
 }
 
 bool tx_nobody_reads(struct sock *sk, int fd)
@@ -362,13 +370,9 @@ static COLD ssize_t tx_numbered(struct sock *sk, int fd, struct iov_cursor *c,
 /* The direction is shut.  An error that the connection has ended with comes first, once. */
 COLD ssize_t tx_is_shut(struct sock *sk, int fd)
 {
-	int err = anchor_so_error(sk, fd);
-	socklen_t len = sizeof(err);
+	int err = anchor_end_error(sk, fd);
 
-	if (err < 0 &&
-	    libc.getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) < 0)
-		err = 0;
-	return err > 0 ? -err : -EPIPE;
+	return err ? -err : -EPIPE;
 }
 
 HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
@@ -388,10 +392,8 @@ HOT ssize_t shm_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		return err;
 	if (unlikely(sk->w->shut & SHUT_BIT_WR))
 		r = tx_is_shut(sk, fd);
-	else if (unlikely(bad))
-		r = -EFAULT;
-	else if (unlikely(!len))
-		r = tx_nothing(sk, fd);
+	else if (unlikely(bad || !len))
+		r = tx_nothing(sk, fd, bad);
 	else if (unlikely(flags & MSG_ZEROCOPY))
 		r = tx_numbered(sk, fd, &c, len, flags);
 	else

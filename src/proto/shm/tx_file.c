@@ -90,6 +90,15 @@ static COLD ssize_t file_to_tcp(struct sock *sk, int fd, int in, off_t *off,
 	return sent;
 }
 
+/* As in the kernel, a file without more bytes is no error, however the connection has ended. */
+static bool is_read_out(int in, const off_t *off)
+{
+	off_t at = off ? *off : lseek(in, 0, SEEK_CUR);
+	char byte;
+
+	return at >= 0 && !nocancel_pread(in, &byte, 1, at);
+}
+
 static COLD ssize_t file_to_nobody(struct sock *sk, int fd, int in, off_t *off,
 				   size_t n)
 {
@@ -99,6 +108,8 @@ static COLD ssize_t file_to_nobody(struct sock *sk, int fd, int in, off_t *off,
 
 		return lost < 0 ? lost : FILE_BY_TCP;
 	}
+	if (is_read_out(in, off))
+		return 0;
 	int err = shm_is_broken(sk) ? -EPIPE : anchor_error(sk);
 
 	if (!err && shm_w(sk)->peer_died > PEER_READ_ALL)
@@ -120,7 +131,8 @@ ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n)
 			return err;
 		sock_changes_tx(sk);
 		if (sk->w->shut & SHUT_BIT_WR)
-			r = tx_is_shut(sk, fd);
+			r = is_read_out(in, off) ? 0
+						 : tx_is_shut(sk, fd);
 		else if (sk->is_lost)
 			r = file_to_nobody(sk, fd, in, off, n);
 		else if (!shm_w(sk)->tx_ring)

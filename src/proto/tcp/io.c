@@ -128,8 +128,10 @@ static ssize_t send_locked(struct moved *m, const struct iovec *iov, size_t n,
 	unsigned how = flags & MSG_MORE ? TCP_SEND_MORE : 0;
 	ssize_t r = want < all ? -EAGAIN : 0;
 
-	if (is_bad(iov, n))
-		return -EFAULT;
+	if (is_bad(iov, n)) { /* an error of the connection comes first */
+		r = tcp_send_as(m->c, NULL, 0, 0, wire_now());
+		return r < 0 ? r : -EFAULT;
+	}
 	if (!want)
 		return r;
 	r = 0;
