@@ -324,8 +324,5 @@ int main(int argc, char **argv)
 	setenv("OSF_LIB", argv[3], 1);
 	turns_path = argv[4];
 	libbpf_set_print(NULL);
-	world_open(&world);
-	int failed = cmocka_run_group_tests(tests, NULL, NULL);
-	osfd_forget(&world);
-	return failed;
+	return osfd_run_tests(&world, tests);
 }

@@ -706,8 +706,5 @@ int main(int argc, char **argv)
 		return 1;
 	osfd_path = argv[1];
 	osf_path = argv[2];
-	world_open(&world);
-	int failed = cmocka_run_group_tests(tests, NULL, NULL);
-	osfd_forget(&world);
-	return failed;
+	return osfd_run_tests(&world, tests);
 }

@@ -627,8 +627,5 @@ int main(int argc, char **argv)
 		seed = strtoull(argv[5], NULL, 10);
 	if (argc > 6)
 		n_restarts = (unsigned)atoi(argv[6]);
-	world_open(&world);
-	int failed = cmocka_run_group_tests(tests, NULL, NULL);
-	osfd_forget(&world);
-	return failed;
+	return osfd_run_tests(&world, tests);
 }

@@ -272,8 +272,5 @@ int main(int argc, char **argv)
 	if (argc != 2)
 		return 1;
 	osfd_path = argv[1];
-	world_open(&world);
-	int failed = cmocka_run_group_tests(tests, NULL, NULL);
-	osfd_forget(&world);
-	return failed;
+	return osfd_run_tests(&world, tests);
 }

@@ -171,3 +171,11 @@ void osfd_forget(const struct world *w)
 	unlink(path);
 	rmdir("/run/osf"); /* where nobody else uses it */
 }
+
+int osfd_run_group(struct world *w, const struct CMUnitTest *tests, size_t n)
+{
+	world_open(w);
+	int failed = _cmocka_run_group_tests("osfd", tests, n, NULL, NULL);
+	osfd_forget(w);
+	return failed;
+}

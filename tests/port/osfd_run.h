@@ -28,6 +28,13 @@ void osfd_forget(const struct world *w);
 int osfd_setup(void **world);
 int osfd_teardown(void **world);
 
+/* Opens the world, runs the tests of an array in it, and removes what osfd_forget() does.
+ * Return: how many have failed */
+#define osfd_run_tests(world, tests)                                           \
+	osfd_run_group((world), (tests), sizeof(tests) / sizeof(*(tests)))
+struct CMUnitTest;
+int osfd_run_group(struct world *w, const struct CMUnitTest *tests, size_t n);
+
 /* How many descriptors a process has. */
 unsigned n_fds_of(pid_t pid);
 

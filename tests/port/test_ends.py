@@ -189,7 +189,7 @@ events = e.poll()
 ok = events == [(s.fileno(), select.EPOLLIN)]
 print(ok and s.recv(10) == b"now" and "heard" or events, flush=True)
 """
-ANSWERS = """
+ECHOES = """
 import socket, sys
 l = socket.create_server((sys.argv[1], int(sys.argv[2])),
                          family=socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET)
@@ -201,6 +201,8 @@ while got[:1] != b"x":
     while len(got) < 64:
         got += c.recv(64 - len(got))
     c.sendall(got)
+"""
+ANSWERS = ECHOES + """
 sys.stdin.readline()
 try:
     c.sendall(b"now")

@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 
-from test_ends import PYTHON, TURNS, expect, heard, ports, say, wait_moved, wait_until
+from test_ends import ECHOES, PYTHON, TURNS, expect, heard, ports, say, wait_moved, wait_until
 from test_turns import PATIENCE_S, PLACES, World, fail, skip
 
 KINDS = (("10.9.0.1", 1500), ("fd09::1", 9000))
@@ -33,18 +33,7 @@ def read(s, n, seed):
         got += part
     assert got == text(n, seed), "wrong bytes"
 """
-FAR = BYTES + """
-host, port = sys.argv[1], int(sys.argv[2])
-l = socket.create_server((host, port),
-                         family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-print("listens", flush=True)
-c = l.accept()[0]
-got = b""
-while got[:1] != b"x":
-    got = b""
-    while len(got) < 64:
-        got += c.recv(64 - len(got))
-    c.sendall(got)
+FAR = BYTES + ECHOES + """
 c.sendall(text(30000, 1))
 read(c, 5000, 2)
 read(c, 500, 3)
