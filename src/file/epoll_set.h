@@ -99,7 +99,7 @@ struct epoll {
 	bool shared;    /* a fork has given another process the kernel's set */
 	uint32_t n_waits;    /* since the kernel's set was asked */
 	uint32_t look_calls; /* ask it after so many */
-	uint64_t looked_ns; /* at some items, news or not */
+	uint64_t looked_ns;  /* at some items, news or not */
 	uint32_t look_next;
 	/* A thread slept in the kernel's set until then, which told of all connections
 	 * that had ended. */
