@@ -83,6 +83,19 @@ static bool user_of(const char *name, uint32_t *uid)
 	return pw != NULL;
 }
 
+/* What is wrong with a line of the policy. */
+static const char *line_error(int err)
+{
+	switch (err) {
+	case -ENOENT:
+		return "there is no such user";
+	case -ENOSPC:
+		return "there are too many ports";
+	default:
+		return "this does not say a port";
+	}
+}
+
 /* Adds the ports of a file.  @is_kept: the file was found at a start after a crash, and the
  * earlier osfd has looked at the devices when it added the ports. */
 static int policy_read(struct ports *ps, int fd, const char *path, bool is_kept)
@@ -95,11 +108,14 @@ static int policy_read(struct ports *ps, int fd, const char *path, bool is_kept)
 
 	if (len < 0)
 		return -errno;
+	/* The end of what was read may be another line's beginning. */
+	if (len == (ssize_t)sizeof(text))
+		return -EFBIG;
 	int n =
 	    policy_parse(text, (size_t)len, user_of, list, PORTS_MAX, &line);
 	if (n < 0) {
-		fprintf(stderr, "osfd: %s:%u: %s\n", path, line, strerror(-n));
-		return is_kept ? 0 : n;
+		fprintf(stderr, "osfd: %s:%u: %s\n", path, line, line_error(n));
+		return is_kept ? 0 : -EINVAL;
 	}
 	for (int i = 0; i < n; i++) {
 		list[i].flags = is_kept ? MSG_BESIDE : 0;

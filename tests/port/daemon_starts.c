@@ -139,6 +139,33 @@ static void the_policy_file_says_who_may(void **state)
 	osfd_run(&world);
 }
 
+/* Each of these texts starts no osfd.  The last one is longer than osfd reads, and what osfd
+ * reads of it ends within "user %d": that is another user. */
+static void a_wrong_policy_file_starts_nothing(void **state)
+{
+	static const char *const wrong[] = { "port va user nobody-of-that-name",
+					     "port va flows 0", "port va user",
+					     "port" };
+	char path[] = "/tmp/osf-policy-XXXXXX";
+	int file = mkstemp(path);
+
+	osfd_kill(SIGTERM);
+	for (size_t i = 0; i < ARRAY_LEN(wrong); i++) {
+		assert_int_equal(ftruncate(file, 0), 0);
+		assert_int_equal(pwrite(file, wrong[i], strlen(wrong[i]), 0),
+				 strlen(wrong[i]));
+		must_run("! %s --on-demand --policy %s 2>/dev/null", osfd_path,
+			 path);
+	}
+	assert_int_equal(ftruncate(file, 0), 0);
+	must_run("yes '#' | head -c %d > %s; echo 'port va user %d' >> %s",
+		 65536 - (int)strlen("port va user 1"), path, SOMEBODY, path);
+	must_run("! %s --on-demand --policy %s 2>/dev/null", osfd_path, path);
+	close(file);
+	unlink(path);
+	osfd_run(&world);
+}
+
 /* The files of osfds that have ended, in whichever namespace, go at the next start. */
 static void old_files_of_ports_go(void **state)
 {
@@ -253,6 +280,7 @@ int main(int argc, char **argv)
 		TEST(a_tcx_program_of_others_stays),
 		TEST(a_former_osfd_is_no_obstacle),
 		TEST(the_policy_file_says_who_may),
+		TEST(a_wrong_policy_file_starts_nothing),
 		TEST(old_files_of_ports_go),
 		TEST(an_osfd_in_the_background_hears_sigterm),
 		TEST(osf_port_starts_osfd_and_ends_it),
