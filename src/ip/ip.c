@@ -49,7 +49,7 @@ static int parse_v4(const uint8_t *p, uint32_t len, struct ip_packet *k)
 
 /* Walks the extension headers, and checks that they are complete and known.  A packet
  * with a valid one belongs to the kernel. */
-static int extensions_check(const uint8_t *p, uint32_t payload)
+static COLD int extensions_check(const uint8_t *p, uint32_t payload)
 {
 	uint32_t off = IPV6_HEAD, end = IPV6_HEAD + payload, len;
 	uint8_t next = p[6];

@@ -45,7 +45,7 @@ struct range *range_piece(const struct tcp_conn *c, const struct range *r)
 }
 
 /* Notes that the part of the last sent range from @piece on begins with that piece. */
-static void tail_begin_at(struct tcp_conn *c, struct range *piece)
+static COLD void tail_begin_at(struct tcp_conn *c, struct range *piece)
 {
 	struct range *last = c->sent.tail;
 

@@ -70,10 +70,10 @@ void rst_rx(struct tcp_conn *c, const struct tcp_seg *seg);
 /* --- rcvq.c --- */
 
 bool rcvq_add(struct tcp_conn *c, const struct arrival *a);
-uint32_t rcvq_blocks(const struct tcp_conn *c, struct tcp_sack *out);
+COLD uint32_t rcvq_blocks(const struct tcp_conn *c, struct tcp_sack *out);
 void rcvq_free(struct tcp_conn *c);
 void rcvq_end(struct tcp_conn *c);
-void rcvq_resume(struct tcp_conn *c, struct range *r);
+COLD void rcvq_resume(struct tcp_conn *c, struct range *r);
 void rcv_piece_free(struct tcp_conn *c, struct range *r);
 
 /* Writes the SACK blocks of the next segment.  Return: how many, usually 0. */

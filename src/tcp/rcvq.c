@@ -31,7 +31,7 @@ void rcv_piece_free(struct tcp_conn *c, struct range *r)
 	pool_put(&c->stack->pool_ranges, r);
 }
 
-static void oooq_drop(struct tcp_conn *c)
+static COLD void oooq_drop(struct tcp_conn *c)
 {
 	if (!c->oooq)
 		return;
@@ -47,7 +47,7 @@ static void oooq_drop(struct tcp_conn *c)
 
 /* When little memory is left, connections that hold more than their share drop what is
  * out of order (RFC 2018 section 8).  Each call looks at a few connections. */
-static void prune_others(const struct tcp_conn *but)
+static COLD void prune_others(const struct tcp_conn *but)
 {
 	struct tcp_stack *s = but->stack;
 
@@ -138,7 +138,7 @@ static void append(struct tcp_conn *c, struct range *first, struct range *last,
 }
 
 /* RFC 2883 section 4: of bytes that were there before, report the first part. */
-static void seen_add(struct tcp_sack *seen, seq32 from, seq32 to)
+static COLD void seen_add(struct tcp_sack *seen, seq32 from, seq32 to)
 {
 	dassert(seq_lt(from, to));
 	if (!seq_lt(seen->from, seen->to))
@@ -148,7 +148,7 @@ static void seen_add(struct tcp_sack *seen, seq32 from, seq32 to)
 }
 
 /* Reports a piece out of order that has arrived again, or its first part. */
-static void note_again(struct tcp_conn *c, const struct range *r)
+static COLD void note_again(struct tcp_conn *c, const struct range *r)
 {
 	if (!(c->flags & CONN_DSACK))
 		c->dsack = (struct tcp_sack){ r->seq, r->seq };
@@ -159,7 +159,7 @@ static void note_again(struct tcp_conn *c, const struct range *r)
 }
 
 /* Moves the first run to rcvq, without the bytes that have arrived twice. */
-static void run_merge(struct tcp_conn *c)
+static COLD void run_merge(struct tcp_conn *c)
 {
 	struct range *r = c->oooq, *last = r->last, *others = last->next;
 	uint32_t have = 0;
@@ -201,7 +201,7 @@ static uint8_t *behind(const struct range *r)
 }
 
 /* The last piece if it is a copy of ours with room for @len more bytes, else NULL. */
-static struct range *copy_tail(const struct tcp_conn *c, uint32_t len)
+static COLD struct range *copy_tail(const struct tcp_conn *c, uint32_t len)
 {
 	struct range *r = c->rcvq.tail;
 
@@ -213,7 +213,7 @@ static struct range *copy_tail(const struct tcp_conn *c, uint32_t len)
 }
 
 /* Copies a small piece behind the last one, so that we need not keep its frame. */
-static bool add_copied(struct tcp_conn *c, const struct arrival *a)
+static COLD bool add_copied(struct tcp_conn *c, const struct arrival *a)
 {
 	struct pool *p = &c->stack->pool_extents;
 	uint32_t len = a->seg.len;
@@ -281,7 +281,7 @@ static bool add_in_order(struct tcp_conn *c, const struct arrival *a)
 	return true;
 }
 
-static bool may_add_piece(struct tcp_conn *c, const struct arrival *a)
+static COLD bool may_add_piece(struct tcp_conn *c, const struct arrival *a)
 {
 	const struct pool *p = &c->stack->pool_ranges;
 
@@ -306,8 +306,8 @@ static seq32 run_end(const struct range *run) { return range_end(run->last); }
 /* Puts @r behind @run, or first if @run is NULL.  It extends @run, or begins a run of
  * its own; the next run joins it if there is no gap.  Return: the run that contains
  * @r. */
-static struct range *run_add(struct tcp_conn *c, struct range *run,
-			     struct range *r)
+static COLD struct range *run_add(struct tcp_conn *c, struct range *run,
+				  struct range *r)
 {
 	struct range **link = run ? &run->last->next : &c->oooq, *next;
 	bool is_end = run && seq_eq(run_end(run), r->seq) &&
@@ -339,7 +339,7 @@ static struct range *run_add(struct tcp_conn *c, struct range *run,
  *     arrives     [==============)
  *     added          [====]     [)
  */
-static bool add_out_of_order(struct tcp_conn *c, const struct arrival *a)
+static COLD bool add_out_of_order(struct tcp_conn *c, const struct arrival *a)
 {
 	struct tcp_sack seen = { a->seg.seq, a->seg.seq };
 	seq32 at = a->seg.seq, end = seq_add(at, a->seg.len);

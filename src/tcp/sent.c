@@ -25,8 +25,8 @@
 #include "tcp/timer.h"
 
 /* A range has arrived after one that was sent later. */
-static void range_reordered(struct tcp_conn *c, const struct range *r,
-			    struct ack_told *t)
+static COLD void range_reordered(struct tcp_conn *c, const struct range *r,
+				 struct ack_told *t)
 {
 	uint32_t bytes = seq_len(r->seq, c->sack_high);
 	uint32_t far = (bytes + c->mss - 1) / c->mss;
@@ -119,8 +119,8 @@ static void head_acked(struct tcp_conn *c, struct ack_told *t)
 
 /* The first @part bytes of a range have arrived.  Less than a segment says nothing
  * about other ranges. */
-static void head_acked_partly(struct tcp_conn *c, struct range *r,
-			      uint32_t part, struct ack_told *t)
+static COLD void head_acked_partly(struct tcp_conn *c, struct range *r,
+				   uint32_t part, struct ack_told *t)
 {
 	struct range done = *r;
 

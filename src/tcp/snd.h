@@ -104,7 +104,8 @@ struct range *sndq_next(struct tcp_conn *c);
 struct range *range_piece(const struct tcp_conn *c, const struct range *r);
 uint32_t frame_gather(struct tcp_frame *f, struct range **at, seq32 seq,
 		      uint32_t len);
-uint32_t record_bytes(struct tcp_conn *c, const struct range *r, uint32_t all);
+COLD uint32_t record_bytes(struct tcp_conn *c, const struct range *r,
+			   uint32_t all);
 void frame_finish(const struct tcp_stack *s, struct tcp_frame *f, uint8_t laddr,
 		  const struct ip_addr *raddr, const struct tcp_seg *seg,
 		  uint8_t ecn);

@@ -115,7 +115,7 @@ static bool send_alone(struct tcp_conn *c, struct tcp_frame *f, seq32 seq)
 	return true;
 }
 
-static bool send_syn(struct tcp_conn *c, struct tcp_frame *f)
+static COLD bool send_syn(struct tcp_conn *c, struct tcp_frame *f)
 {
 	struct tcp_stack *s = c->stack;
 	bool is_reply = c->state == TCP_SYN_RCVD;
@@ -240,7 +240,8 @@ void range_send(struct tcp_conn *c, struct tcp_frame *f, const struct range *r,
 
 /* How much of a range fits the peer's window.  A peer may shrink its window (RFC 9293
  * section 3.8.6); we send the first range again anyway. */
-static uint32_t again_window(const struct tcp_conn *c, const struct range *r)
+static COLD uint32_t again_window(const struct tcp_conn *c,
+				  const struct range *r)
 {
 	seq32 edge = seq_add(c->snd_una, c->snd_wnd);
 
@@ -250,7 +251,8 @@ static uint32_t again_window(const struct tcp_conn *c, const struct range *r)
 }
 
 /* Sends a range again, or as much of it as fits a frame and the window. */
-static void send_again(struct tcp_conn *c, struct tcp_frame *f, struct range *r)
+static COLD void send_again(struct tcp_conn *c, struct tcp_frame *f,
+			    struct range *r)
 {
 	uint32_t window = again_window(c, r),
 		 room = MIN(conn_seg_room(c), window);
@@ -298,7 +300,7 @@ static bool send_lost(struct tcp_conn *c, struct tcp_frame *f)
 }
 
 /* RFC 8985 section 7.3: a new segment, or the last one again. */
-static bool send_tlp(struct tcp_conn *c, struct tcp_frame *f)
+static COLD bool send_tlp(struct tcp_conn *c, struct tcp_frame *f)
 {
 	struct range *r = c->sent.tail;
 

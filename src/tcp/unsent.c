@@ -81,7 +81,7 @@ static uint32_t new_bytes(struct tcp_conn *c, uint32_t room, uint32_t avail,
 
 /* The payload of a probe of the path's MTU, sent instead of the next segment; 0: no
  * probe. */
-static uint32_t probe_bytes(struct tcp_conn *c, uint32_t avail)
+static COLD uint32_t probe_bytes(struct tcp_conn *c, uint32_t avail)
 {
 	uint32_t pipe = conn_pipe(c);
 
@@ -101,7 +101,7 @@ static struct range *range_new(struct tcp_conn *c)
 
 /* Puts the range into the current era.  When it is the only one in flight, eras begin
  * anew. */
-static void era_note(struct tcp_conn *c, struct range *r)
+static COLD void era_note(struct tcp_conn *c, struct range *r)
 {
 	if (c->sent.head == r) {
 		c->era = 0;
