@@ -62,8 +62,7 @@ int idle_wait_until(struct sock *sk, int *fd, struct call_wait *w,
 		int err = wait_asleep(sk, *fd, w);
 		/* A call that goes on after a handler begins anew, and a handler
 		 * that closed its descriptor ends it. */
-		if (err &&
-		    (err != -EBADF || wait_is_closed(sk, *fd, w->seen)))
+		if (err && (err != -EBADF || wait_is_closed(sk, *fd, w->seen)))
 			return waiter_ended(w, err);
 		int open = still_open(sk, *fd, ino);
 		if (open < 0)

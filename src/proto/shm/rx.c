@@ -214,8 +214,8 @@ static ssize_t rx_peek(struct sock *sk, int fd, struct iov_cursor *c,
 	}
 	if (!first)
 		return rx_nothing(sk, fd, mark);
-	size_t got = ring_rx_bytes(
-	    &shm_of(sk)->rx, (uint32_t)MIN(want, (size_t)INT_MAX), &mark);
+	size_t got = ring_rx_bytes(&shm_of(sk)->rx,
+				   (uint32_t)MIN(want, (size_t)INT_MAX), &mark);
 	if (!(flags & MSG_TRUNC)) /* else only how many there are */
 		got = rx_peek_ring(sk, c, want);
 	if (unlikely(mark == RING_BACK) && got < want && is_tcp_next(sk, fd)) {

@@ -433,8 +433,7 @@ static inline bool shm_is_late(const struct sock *sk)
 /* Has the peer reset the connection, or does its kernel answer what we have sent after its end? */
 static inline bool shm_is_reset(const struct sock *sk)
 {
-	return shm_is_late(sk) ||
-	       load_rlx(&shm_peer(sk)->flags) & SEG_ABORTED;
+	return shm_is_late(sk) || load_rlx(&shm_peer(sk)->flags) & SEG_ABORTED;
 }
 
 /* Is the connection to be reset, for what the peer or another holder did? */

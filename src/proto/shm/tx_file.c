@@ -131,8 +131,7 @@ ssize_t shm_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n)
 			return err;
 		sock_changes_tx(sk);
 		if (sk->w->shut & SHUT_BIT_WR)
-			r = is_read_out(in, off) ? 0
-						 : tx_is_shut(sk, fd);
+			r = is_read_out(in, off) ? 0 : tx_is_shut(sk, fd);
 		else if (sk->is_lost)
 			r = file_to_nobody(sk, fd, in, off, n);
 		else if (!shm_w(sk)->tx_ring)
