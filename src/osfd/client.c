@@ -12,6 +12,7 @@
 
 #include "base/libc.h"
 #include "base/nocancel.h"
+#include "osfd/channel.h"
 #include "osfd/name.h"
 
 /* What osfd does takes microseconds; one that does not answer counts as gone. */
@@ -20,28 +21,14 @@
  * that has no room for another client also closes the connection. */
 #define CONNECTS_MAX 4
 
-union control {
-	struct cmsghdr head;
-	char buf[CMSG_SPACE(2 * sizeof(int))];
-};
-
 static int request_send(int fd, const struct request *r, size_t len,
 			const int *fds, unsigned n_fds)
 {
+	union channel_control control;
 	struct iovec iov = { (void *)r, len };
-	union control control = { 0 };
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
 
-	if (n_fds) {
-		msg.msg_control = control.buf;
-		msg.msg_controllen = CMSG_SPACE(n_fds * sizeof(int));
-		control.head = (struct cmsghdr){
-			.cmsg_len = CMSG_LEN(n_fds * sizeof(int)),
-			.cmsg_level = SOL_SOCKET,
-			.cmsg_type = SCM_RIGHTS,
-		};
-		memcpy(CMSG_DATA(&control.head), fds, n_fds * sizeof(int));
-	}
+	channel_attach(&msg, &control, fds, n_fds);
 	ssize_t n;
 	do /* otherwise osfd would serve a request that its sender has forgotten */
 		n = nocancel_sendmsg(fd, &msg, MSG_NOSIGNAL);
@@ -52,7 +39,10 @@ static int request_send(int fd, const struct request *r, size_t len,
 static int reply_receive(int fd, struct reply *out, int got[2], int flags)
 {
 	struct iovec iov = { out, sizeof(*out) };
-	union control control = { 0 };
+	union {
+		struct cmsghdr head;
+		char buf[CMSG_SPACE(2 * sizeof(int))];
+	} control = { 0 };
 	struct msghdr msg = {
 		.msg_iov = &iov,
 		.msg_iovlen = 1,
