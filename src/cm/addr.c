@@ -207,8 +207,9 @@ static bool names_overlap(const char *a, const char *b)
 	return a_is_4 == b_is_4;
 }
 
-/* Has somebody a name for the same port that overlaps with @where?  Our own is bound, so
- * of two that try at once at least one sees the other. */
+/* Does another socket have a name for the same port that overlaps with @where?  The caller
+ * has bound its own name before, so of two processes that try at once at least one sees the
+ * other. */
 static bool is_taken(uint16_t ps, uint16_t port, const char *where)
 {
 	char line[256], start[32];

@@ -2,14 +2,14 @@
 /*
  * cm/addr.h - addresses and ports of the connection manager
  *
- * A port of a port space belongs to the process that has bound its name: a unix socket
- * in the abstract name space of the network namespace,
+ * A port of a port space belongs to the process that has bound its name: a unix socket in
+ * the abstract name space of the network namespace,
  *
  *     osf-cm/<port space>/<port>/<address>     or 4any, 6any, 6only for wildcards
  *
- * The name goes away with its socket, so a process that is killed leaves nothing.  Any
- * user may bind any name, as with ports of TCP; who connects asks the kernel whose the
- * other end is.
+ * The name goes away with its socket, so a process that is killed leaves nothing.  Any user
+ * may bind any name, as with ports of TCP.  So a process that connects asks the kernel who
+ * has the other end.
  */
 #pragma once
 
@@ -41,13 +41,13 @@ MUST_CHECK int addr_source(const union addr *dst, union addr *src);
 union ibv_gid addr_as_gid(const union addr *a);
 /* Has the device a GID of this address's own? */
 bool addr_has_gid(const union addr *a);
-/* The number of the address among the device's GIDs; 0 if it has none.  @gid: its GID, also
- * where it is another host's address. */
+/* Return: the number of the address among the device's GIDs; 0 if it has none.  *@gid: the
+ * address as a GID, also if it is another host's. */
 uint8_t addr_gid(const union addr *a, union ibv_gid *gid);
 
-/* Bind @sock to the name of @a's port; port 0: to a free one, which is put into @a.
- * 0; -EADDRINUSE; -errno. */
+/* Binds @sock to the name of @a's port.  Port 0: chooses a free port and sets it in @a.
+ * Return: 0, -EADDRINUSE or another -errno */
 MUST_CHECK int addr_bind(int sock, uint16_t ps, union addr *a, bool is_only);
-/* Connect @sock to whoever listens at @a.  0; -ECONNREFUSED: nobody; -EAGAIN: its backlog
- * is full; -errno. */
+/* Connects @sock to the process that listens at @a.  Return: 0; -ECONNREFUSED: nobody
+ * listens; -EAGAIN: its backlog is full; or another -errno */
 MUST_CHECK int addr_connect(int sock, uint16_t ps, const union addr *a);

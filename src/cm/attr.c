@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cm/attr.c - what the program asks of an id: its route, and how to move its queue pair on
+ * cm/attr.c - what the program asks of an id: its route, and the attributes with which it
+ * moves its queue pair to the next state
  */
 #include <endian.h>
 #include <errno.h>
@@ -72,7 +73,8 @@ int cmd_query_route(struct cm_call *c)
 }
 
 /*
- * Each state's attributes, as the IBTA's table wants them of the kind of queue pair.
+ * The attributes of each state, as the IBTA's table requires them for the type of the queue
+ * pair.
  */
 
 static bool is_connected_kind(const struct cm_id *id)

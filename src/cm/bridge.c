@@ -5,12 +5,13 @@
  *     active   REQ ->          <- REP     RTU ->      DREQ ->
  *     passive  (a connection to the listener's unix name, as a process of this host makes it)
  *
- * An id of a connection begins with this process's block, so whichever process reads an
- * answer knows whose it is.  A REQ has no such id.  Its reader tries the listener's name: if
- * that belongs to another process of this host, all get the REQ, and that one takes it.
+ * The id of a connection begins with the process's block, so any process that reads an
+ * answer knows to which process it belongs.  A REQ has no such id.  The process that reads
+ * it tries the listener's name.  If the name belongs to another process of this host, it
+ * passes the REQ to all of them, and the listener's process takes it.
  *
- * What is not answered is sent again, as the CM of InfiniBand does.  A DREQ is answered
- * without looking at anything.
+ * The bridge sends again what is not answered, as the CM of InfiniBand does.  It answers
+ * every DREQ, whether it knows the connection or not.
  */
 #include <errno.h>
 #include <string.h>

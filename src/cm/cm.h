@@ -7,14 +7,14 @@
  *     dup, close                      -> cm_dup(), cm_close()      its calls
  *
  * The commands are those of <rdma/rdma_user_cm.h>.  Connections are between processes of
- * one user on one host and in one network namespace (addr.h, msg.h, link.c), or between hosts
- * (bridge.h).
+ * one user on one host and in one network namespace (addr.h, msg.h, link.c), or between
+ * hosts (bridge.h).
  *
- * The descriptor is an epoll set (file.c) that is readable while an event waits, or
- * something from which one may come.  So the program may poll it or put it into a set of
- * its own.  There is no thread: commands and the wait for an event do all the work.
+ * The descriptor is an epoll set (file.c).  It is readable while an event waits, or while
+ * something is readable that may bring one.  So the program may poll it or put it into a
+ * set of its own.  There is no thread: commands and the wait for an event do all the work.
  *
- * One lock holds all of it.  A child of a fork has none of its parent's ids: commands on a
+ * One lock guards all state.  A child of a fork has none of its parent's ids: commands on a
  * descriptor from before the fork fail with EINVAL there.
  */
 #pragma once

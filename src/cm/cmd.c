@@ -31,8 +31,8 @@ static const struct command {
 #undef CMD
 };
 
-/* The kernel copies, so a bad address is an error and no signal.  Where a filter of system
- * calls forbids that, the address is taken at its word. */
+/* The kernel copies the bytes, so a bad address is an error and no signal.  If a filter of
+ * system calls forbids that, we copy them ourselves, and a bad address may end the program. */
 static int copy(struct iovec own, struct iovec user, bool is_write)
 {
 	int saved = errno, err = 0;

@@ -2,8 +2,8 @@
 /*
  * cm/cmd_conn.c - commands that connect: connect, accept, reject, disconnect
  *
- * librdmacm's accept is a REP of the passive end, and an RTU of the active one, which it
- * sends itself when it has moved the queue pair on.
+ * librdmacm's accept sends a REP at the passive end.  At the active end it sends an RTU:
+ * librdmacm calls it by itself when it has moved the queue pair to its last state.
  */
 #include <errno.h>
 #include <string.h>

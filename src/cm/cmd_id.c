@@ -62,9 +62,11 @@ int cmd_destroy_id(struct cm_call *c)
 	return call_reply(c, &out, sizeof(out), 0);
 }
 
-/* The loopback's addresses are no device's, as with the kernel, unless the device's interface is the
- * loopback.  A program such as libfabric then takes an address that other hosts reach, too.  But rsockets
- * of datagrams use the device of an id that they have bound, and do not ask whether it has one. */
+/* Does an id with address @a have the device?  As with the kernel, a loopback address has
+ * no device, unless the device's interface is the loopback.  A program such as libfabric
+ * then chooses an address that other hosts reach, too.  An id of datagrams always has it:
+ * rsockets of datagrams use the device of an id that they have bound without asking whether
+ * it has one. */
 static bool names_device(const struct cm_id *id, const union addr *a)
 {
 	bool is_datagram = id->qp_type == IBV_QPT_UD;

@@ -2,8 +2,8 @@
 /*
  * cm/cmd_mcast.c - commands that join groups and leave them
  *
- * Joining is a number and an event with the group's GID; librdmacm attaches the id's queue
- * pair then (rdma/mcast.h).
+ * A command that joins a group makes a number, and an event with the group's GID.
+ * librdmacm then attaches the id's queue pair (rdma/mcast.h).
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -6,10 +6,10 @@
  *     a socket of an id has something to read      > the epoll set is readable
  *     a deadline has passed: `timer`              /
  *
- * The program's descriptors are copies of our own for the epoll set, so what it does to
- * their numbers does not harm us.  A number that was closed behind our back (by a system
- * call, or close_range()) is noticed before a command is run: no other epoll set has our
- * bell in it.
+ * The program's descriptors are copies of our own descriptor of the epoll set, so what the
+ * program does to their numbers does not harm us.  The program may close a number without
+ * our call (by a system call, or close_range()).  Before a command runs we notice that: no
+ * other epoll set has our bell in it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -307,8 +307,8 @@ static void file_close(struct cm_file *f)
 			nocancel_close(fds[i]);
 }
 
-/* Nobody refers to it any more.  As in the kernel, a call that waits for an event is a
- * reference, also when another thread has closed the descriptor. */
+/* Frees the file if nobody refers to it any more.  As in the kernel, a call that waits for
+ * an event counts as a reference, also when another thread has closed the descriptor. */
 static void file_end(struct cm_file *f)
 {
 	if (f->n_fds || f->n_inside)

@@ -140,8 +140,8 @@ void file_unwatch(struct cm_id *id);
 void file_set_deadline(struct cm_id *id, uint64_t at_ns);
 /* Look after what is ready. */
 void file_progress(struct cm_file *f);
-/* Sleep until something is, without the lock.  0; -EAGAIN: the descriptor does not block;
- * -EINTR. */
+/* Sleeps, without the lock, until something is readable.  Return: 0; -EAGAIN: the
+ * descriptor does not block; or -EINTR */
 MUST_CHECK int file_wait(struct cm_file *f);
 
 /* The number of the first packet to send: any. */
@@ -174,8 +174,8 @@ struct cm_call {
 	uint64_t response; /* of the program's, to be written by call_reply() */
 	uint16_t out;
 };
-/* 0, or -errno: of @n bytes as many as the program has room for; -ENOSPC: less than
- * @least. */
+/* Writes as many of the reply's @n bytes as the program has room for.  Return: 0; -ENOSPC:
+ * it has room for less than @least; or another -errno */
 MUST_CHECK int call_reply(const struct cm_call *c, const void *reply, size_t n,
 			  size_t least);
 /* Copy from and to the program's addresses.  0, or -EFAULT. */

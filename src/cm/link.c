@@ -8,14 +8,16 @@
  *     ESTABLISHED RTU ->   ESTABLISHED      event ESTABLISHED, by librdmacm's accept
  *     TIMEWAIT   DREQ ->   TIMEWAIT         event DISCONNECTED at both ends
  *
- * The end of a unix connection stands for what the kernel says for a process that ends:
- * REJ before the connection is established, DREQ afterwards.  So a peer that is killed is
- * an event; one that is stopped is UNREACHABLE when its time is over.  A message that its
- * sender may not send in this state ends the connection in the same way.
+ * When a process ends, the kernel's CM sends a REJ for a connection that is not
+ * established, and a DREQ otherwise.  Here the end of the unix connection has the same
+ * effect.  So a peer that is killed causes an event, and one that is stopped causes
+ * UNREACHABLE after a while.  A message that its sender may not send in this state ends the
+ * connection in the same way.
  *
- * On a wire a DREQ is slow, and a program has seen all messages when it comes.  Programs rely
- * on that: libfabric destroys the queue pair, and what it has not polled is lost.  So
- * DISCONNECTED waits a while for a program that has completions to poll (ENDING).
+ * On a wire a DREQ is slow, and the program has seen all messages before it comes.
+ * Programs rely on that: libfabric destroys the queue pair, and loses the completions that
+ * it has not polled.  So DISCONNECTED waits a while for a program that has completions to
+ * poll (ENDING).
  */
 #include <errno.h>
 #include <string.h>
@@ -34,8 +36,9 @@
 #define RETRY_NS                                                               \
 	(20 *                                                                  \
 	 NS_PER_MS) /* a full backlog, no descriptor left, nobody listens */
-/* A listener may come so much later.  perftest -R connects twice, and its server has a new
- * listener of the same port for the second time; on a network the REQ takes longer than that. */
+/* How long to wait for a listener that is not there yet.  perftest -R connects twice, and
+ * its server makes a new listener of the same port for the second connection.  On a network
+ * the REQ takes longer than that. */
 #define LISTENER_NS (100 * NS_PER_MS)
 #define TIMEWAIT_NS (1 * NS_PER_S)
 #define ENDING_NS (50 * NS_PER_MS) /* from the first look at the end */

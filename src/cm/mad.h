@@ -5,8 +5,8 @@
  *     struct msg (msg.h) <-> 256 bytes of a management datagram to queue pair 1
  *
  * InfiniBand Architecture volume 1, chapter 12 and annex A11.  A datagram is input from
- * anybody: mad_parse() bounds it.  Addresses of hosts are those of the packet, whatever the
- * private data says.
+ * anybody, and mad_parse() checks all of it.  The addresses of hosts are those of the
+ * packet, whatever the private data says.
  */
 #pragma once
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cm/msg.h - what two connection managers on one host say to each other
+ * cm/msg.h - what two connection managers on one host send to each other
  *
  *     REQ ->  <- REP,  RTU ->  ...  DREQ       a connection
  *     SIDR_REQ ->  <- SIDR_REP                 the QP number of a datagram service
  *     REJ                                      an answer to REQ or REP
  *
- * The messages have the names and the parameters of InfiniBand's (IBTA volume 1,
- * chapter 12).  Each is one record of a unix SOCK_SEQPACKET connection, and all have
- * the same size.  The other side is a process of the same user, and may still send
- * anything: msg_check() is the only way in.
+ * The messages have the names and the parameters of InfiniBand's (IBTA volume 1, chapter
+ * 12).  Each is one record of a unix SOCK_SEQPACKET connection, and all have the same size.
+ * The other side is a process of the same user, and may still send anything: msg_check() is
+ * the only way in.
  */
 #pragma once
 
@@ -71,7 +71,7 @@ struct msg {
 uint8_t private_max(enum msg_kind kind);
 /* Is @m, of @n bytes, a message whose numbers are in their ranges? */
 MUST_CHECK bool msg_check(const struct msg *m, size_t n);
-/* Send or receive one.  0; -EAGAIN; -EPIPE: the other end has closed; -EPROTO: it is no
- * message; -errno. */
+/* Sends or receives one message.  Return: 0; -EAGAIN; -EPIPE: the other end has closed;
+ * -EPROTO: what came is no message; or another -errno */
 MUST_CHECK int msg_send(int sock, const struct msg *m);
 MUST_CHECK int msg_recv(int sock, struct msg *m);
