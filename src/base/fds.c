@@ -7,7 +7,8 @@
  *
  * The kernel compares a number with the soft limit only when it gives the number out.
  * So where the hard limit allows, our descriptors lie above the soft limit, and the
- * program has its whole limit for itself.  Otherwise they lie at the top of the table.
+ * program has its whole limit for itself.  Otherwise they lie at the top of the table, or
+ * lower if the limit is large: a fork copies the table up to the highest number in use.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -32,6 +33,8 @@
 
 uint64_t fds_ours[FDS_WINDOW / 64];
 static bool in_window(int fd) { return fd >= 0 && fd < FDS_WINDOW; }
+
+#define LARGE_LIMIT 2048 /* select() ends at half of it */
 
 static struct lock lock; /* held while the soft limit is raised */
 static int reach = INT_MAX;
@@ -63,10 +66,10 @@ static int dup_high(int fd)
 	if (up >= 0)
 		return up;
 	int top = (int)MIN(rl.rlim_cur, (rlim_t)FDS_WINDOW);
-	int min = top - (top > 2048 ? 1024 : top / 4);
-	up = libc.fcntl(fd, F_DUPFD_CLOEXEC, min);
-	if (up >= 0)
-		store_rlx(&reach, MIN(load_rlx(&reach), min));
+	int min = top - (top > LARGE_LIMIT ? 1024 : top / 4);
+	up = libc.fcntl(fd, F_DUPFD_CLOEXEC, MIN(min, LARGE_LIMIT / 2));
+	if (up >= 0 && load_rlx(&reach) > min)
+		store_rlx(&reach, min);
 	return up;
 }
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/select.h>
 #include <unistd.h>
 
 #include "base/fds.h"
@@ -88,6 +89,23 @@ static void a_lowered_limit_is_left_to_the_program(void **state)
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
 }
 
+/* A fork copies the kernel's table up to the highest number. */
+static void a_large_limit_does_not_make_large_numbers(void **state)
+{
+	struct rlimit old, large;
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+	if (old.rlim_max < 4096)
+		skip();
+	large = (struct rlimit){ old.rlim_max, old.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &large), 0);
+	int fd = fds_hide(dup(0));
+	assert_in_range(fd, FD_SETSIZE, 2 * FD_SETSIZE);
+	assert_true(fds_reach() > 2 * FD_SETSIZE);
+	fds_close(fd);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+}
+
 /* The last test: a hard limit does not come back. */
 static void with_no_room_above_some_number_will_do(void **state)
 {
@@ -119,6 +137,7 @@ int main(void)
 		cmocka_unit_test(they_can_be_walked_in_order),
 		cmocka_unit_test(nothing_passes_through),
 		cmocka_unit_test(a_lowered_limit_is_left_to_the_program),
+		cmocka_unit_test(a_large_limit_does_not_make_large_numbers),
 		cmocka_unit_test(with_no_room_above_some_number_will_do),
 	};
 
