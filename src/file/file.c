@@ -32,7 +32,7 @@ static struct file *free_files; /* that were in use */
  * touches their pages before they are needed. */
 static struct file *fresh_files;
 static int n_fresh;
-static int top_page; /* pages above it were never made */
+static int top_fd; /* numbers from it on were never in use */
 
 static uintptr_t *slot_make_room(int fd)
 {
@@ -47,10 +47,15 @@ static uintptr_t *slot_make_room(int fd)
 	int i = fd >> TABLE_BITS;
 	if (!cas(&file_table[i], NULL, page)) /* pairs with table_slot() */
 		munmap(page, PAGE_BYTES);
-	GUARD(&lock);
-	if (i >= top_page)
-		top_page = i + 1;
 	return table_slot(fd);
+}
+
+static void top_raise(int fd)
+{
+	int top;
+
+	while (fd >= (top = load_rlx(&top_fd)) && !cas(&top_fd, top, fd + 1))
+		;
 }
 
 static struct file *file_alloc(void)
@@ -146,6 +151,7 @@ int file_install(int fd, struct file *f, bool pass)
 
 	if (!slot)
 		return -ENOMEM;
+	top_raise(fd);
 	if (load_rlx(slot))
 		file_forget(fd); /* closed without our functions */
 	fetch_add(&f->n_refs, 1);
@@ -372,7 +378,9 @@ bool file_is_passthrough(int fd) { return table_load(fd) & FILE_PASS; }
 
 int file_next(int from)
 {
-	for (int fd = from < 0 ? 0 : from; fd < top_page << TABLE_BITS; fd++) {
+	int top = load_acq(&top_fd);
+
+	for (int fd = from < 0 ? 0 : from; fd < top; fd++) {
 		if (!load_rlx(&file_table[fd >> TABLE_BITS]))
 			fd |= (1 << TABLE_BITS) - 1;
 		else if (table_load(fd))
