@@ -176,7 +176,7 @@ bool bells_spare_fds(void)
 /* The bells belong to the parent.  The child begins without any. */
 void bells_after_fork(void)
 {
-	lock = (struct lock){ 0 };
+	lock_inherit(&lock);
 	for (uint32_t i = 0; i < n_bells; i++) {
 		fds_close(bells[i].fd1 - 1);
 		bells[i] = (struct bell){ 0 };

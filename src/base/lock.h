@@ -102,6 +102,14 @@ static inline void lock_put(struct lock *l)
 	lock_leave();
 }
 
+/* In the child of a fork: a thread of the parent may have @l.  A lock that is free is not
+ * written: the kernel would copy its page. */
+static inline void lock_inherit(struct lock *l)
+{
+	if (__builtin_expect(l->word != 0, 0))
+		l->word = 0;
+}
+
 static inline void lock_put_cleanup(struct lock **l) { lock_put(*l); }
 
 /* Holds @l to the end of the block. */

@@ -105,7 +105,7 @@ static COLD void lose(struct file *f)
 
 static void inherit(int fd, struct file *f)
 {
-	f->lock = (struct lock){ 0 };
+	lock_inherit(&f->lock);
 	if (f->kind == FILE_EPOLL) {
 		epoll_after_fork(f);
 		return;

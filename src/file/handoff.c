@@ -435,6 +435,6 @@ COLD bool file_spare_all_fds(void)
 
 void handoff_after_fork(void)
 {
-	lock = (struct lock){ 0 };
-	notes_lock = (struct lock){ 0 };
+	lock_inherit(&lock);
+	lock_inherit(&notes_lock);
 }

@@ -181,7 +181,7 @@ void hold_parent(void)
 
 void hold_child(void)
 {
-	lock = (struct lock){ 0 };
+	lock_inherit(&lock);
 	/* The parent's other children are not ours.  We also must not use the
 	 * memory in which the parent will make claims for them. */
 	for (struct hold *h = holds; h; h = h->next)

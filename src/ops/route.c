@@ -284,7 +284,7 @@ void route_changed(void)
 
 void route_after_fork(void)
 {
-	lock = (struct lock){ 0 };
+	lock_inherit(&lock);
 	close_locked(); /* their events belong to the parent */
 }
 

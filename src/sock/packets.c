@@ -63,7 +63,9 @@ void packets_after_fork(void)
 {
 	struct packets *were[OSF_STATS_PACKETS_MAX];
 
-	lock = (struct lock){ 0 };
+	lock_inherit(&lock);
+	if (!has_asked)
+		return;
 	memcpy(were, users, sizeof(were));
 	memset(users, 0, sizeof(users));
 	rows = NULL;

@@ -42,7 +42,7 @@ static bool is_file_of(const struct region *r, const struct region *file)
 /* Only the parent announces the parent's files. */
 static void after_fork(void)
 {
-	lock = (struct lock){ 0 };
+	lock_inherit(&lock);
 	for (uint32_t i = 0; i < n_regions; i++) {
 		fds_close(regions[i].fd);
 		regions[i] = (struct region){ .fd = -1 };

@@ -90,9 +90,11 @@ static struct lock table;
 
 static void after_fork(void)
 {
-	lock = table = (struct lock){ 0 };
+	lock_inherit(&lock);
+	lock_inherit(&table);
 	for (int i = 0; i < SLOTS; i++)
-		slots[i].is_busy = 0;
+		if (slots[i].is_busy)
+			slots[i].is_busy = 0;
 }
 
 /*

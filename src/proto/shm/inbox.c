@@ -48,6 +48,7 @@ struct lane_use {
 static struct lock lock;
 static struct own own[INBOXES];
 static uint32_t n_own; /* of them, those that were ever in use */
+static bool has_lanes; /* one was in use in this process */
 static struct lane_use lanes[INBOX_LANES];
 static bool is_spared; /* the program needed the descriptors */
 
@@ -216,7 +217,7 @@ bool inbox_spare_fd(void)
  * other memory lies where they were. */
 void inbox_after_fork(void)
 {
-	lock = (struct lock){ 0 };
+	lock_inherit(&lock);
 	for (uint32_t i = 0; i < n_own; i++) {
 		struct own *o = &own[i];
 
@@ -226,9 +227,9 @@ void inbox_after_fork(void)
 			sealed_forget(o->in, sizeof(struct inbox));
 		o->tag = o->n_refs = 0;
 	}
-	for (uint32_t i = 0; i < INBOX_LANES; i++)
+	for (uint32_t i = 0; has_lanes && i < INBOX_LANES; i++)
 		lanes[i].in_use = false;
-	is_spared = false;
+	has_lanes = is_spared = false;
 	bells_after_fork();
 	post_after_fork();
 }
@@ -239,7 +240,7 @@ uint32_t lane_open(void)
 	for (uint32_t i = 0; i < INBOX_LANES; i++) {
 		if (lanes[i].in_use)
 			continue;
-		lanes[i].in_use = true;
+		has_lanes = lanes[i].in_use = true;
 		store_rlx(&lanes[i].n, 0u);
 		return i;
 	}

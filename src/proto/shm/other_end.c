@@ -174,7 +174,7 @@ static void forget(void)
 
 static void after_fork(void)
 {
-	lock = (struct lock){ 0 };
+	lock_inherit(&lock);
 	forget();
 }
 

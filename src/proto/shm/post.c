@@ -69,7 +69,7 @@ bool inbox_spare_bells(void)
 
 void post_after_fork(void)
 {
-	lock = (struct lock){ 0 };
+	lock_inherit(&lock);
 	let_idle_go();
 	for (struct peer *p = peers; p; p = p->next)
 		p->is_parents = true;

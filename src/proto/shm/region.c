@@ -135,7 +135,7 @@ static struct peer_map *maps;
 static uint64_t maps_bytes;
 
 /* Mappings stay in the child. */
-static void after_fork(void) { maps_lock = (struct lock){ 0 }; }
+static void after_fork(void) { lock_inherit(&maps_lock); }
 
 /* Once a process; in the child it is known already. */
 static void mind_forks(void)

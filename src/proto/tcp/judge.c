@@ -499,7 +499,7 @@ bool judge_check(uint64_t now)
 
 void judge_after_fork(void)
 {
-	lock = (struct lock){ 0 };
+	lock_inherit(&lock);
 	past_after_fork();
 	phase = KERNEL;
 	is_settled = is_in_doubt = false;

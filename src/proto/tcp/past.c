@@ -20,9 +20,15 @@ _Static_assert(sizeof(struct past) <= PAST_BYTES, "one page");
 
 static struct past own;
 static struct past *page = &own;
+static bool is_used; /* own: a fork copies no page that nobody has touched */
 
-struct past *past_page(void) { return load_acq(&page); /* A1 */ }
-bool past_is_shared(void) { return past_page() != &own; }
+struct past *past_page(void)
+{
+	store_rlx(&is_used, true);
+	return load_acq(&page); /* A1 */
+}
+
+bool past_is_shared(void) { return load_acq(&page) != &own; }
 
 void past_ask(int fd)
 {
@@ -41,4 +47,8 @@ void past_ask(int fd)
 	log_info("a page for what moving connections gains");
 }
 
-void past_after_fork(void) { memset(&own, 0, sizeof(own)); }
+void past_after_fork(void)
+{
+	if (is_used)
+		memset(&own, 0, sizeof(own));
+}

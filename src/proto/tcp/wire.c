@@ -659,7 +659,7 @@ void wire_drop(void)
 
 void wire_after_fork(void)
 {
-	lock = (struct lock){ 0 };
+	lock_inherit(&lock);
 	judge_after_fork();
 	if (!wire_engine)
 		return grant_close(); /* one that nobody has taken */
