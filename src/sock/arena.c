@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/fds.h"
+#include "base/fork_lock.h"
 #include "base/libc.h"
 #include "base/log.h"
 #include "base/nocancel.h"
@@ -42,7 +43,9 @@
 static_assert(FIRST_SOCKS * ENTRY_BYTES % 4096 == 0, "whole pages");
 static_assert(FIRST_SOCKS << (N_CHUNKS - 1) == ARENA_SOCKS, "the last is full");
 
-static struct osf_stats_header *header;
+static struct osf_stats_header *header; /* NULL: there is no file, or not yet */
+static bool is_due;   /* a child of a fork makes one when it needs it */
+static bool is_named; /* or at once: it stays behind for the user */
 /* The entries, and the sockets that they describe, in the same order. */
 static struct chunk {
 	uint8_t *entries;
@@ -190,6 +193,7 @@ int arena_open(void)
 	if (header)
 		return 0;
 	int fd = stats_file_open(bytes_with(0));
+	is_named = stats_file_is_named();
 	if (fd < 0)
 		fd = memfd_create(OSF_STATS_MEMFD, MFD_CLOEXEC);
 	if (fd < 0)
@@ -212,12 +216,39 @@ int arena_open(void)
 	n_room = FIRST_SOCKS;
 	n_free = n_used = 0;
 	fd_arena = fds_hide(fd);
-	header = h;
+	store_rel(&header, h);
 	log_move((void *)((uint8_t *)map + OSF_STATS_LOG_AT));
 	return 0;
 }
 
-bool arena_is_open(void) { return header; }
+bool arena_is_open(void) { return header || is_due; }
+
+static void open_due(void)
+{
+	GUARD(&lock);
+	if (is_due && arena_open())
+		log_err("no memory for a statistics file: %m");
+	is_due = false;
+}
+
+/* Most children of a server that forks for each connection end before they need a file.  A
+ * thread that may hold a lock of a socket does not wait for another one that forks. */
+static COLD bool open_late(void)
+{
+	int saved = errno;
+
+	if (!is_due || !fork_lock_try())
+		return false;
+	open_due();
+	fork_lock_leave();
+	errno = saved;
+	return header;
+}
+
+static inline bool is_opened(void)
+{
+	return likely(load_acq(&header) != NULL) || open_late();
+}
 
 /* Mappings of ancestors, as far as there is room to note them. */
 #define INHERITED_MAX 256
@@ -274,7 +305,7 @@ void arena_drop_inherited(void)
 
 void arena_after_fork(void)
 {
-	lock = (struct lock){ 0 };
+	lock_inherit(&lock);
 	if (!header)
 		return;
 	/* The old mappings stay: inherited sockets live there. */
@@ -290,8 +321,9 @@ void arena_after_fork(void)
 	memset(chunks, 0, sizeof(chunks));
 	n_chunks = n_room = n_free = n_used = 0;
 	header = NULL;
-	if (arena_open())
-		log_err("no memory for a statistics file: %m");
+	is_due = true;
+	if (is_named)
+		open_due();
 	packets_after_fork();
 }
 
@@ -336,11 +368,17 @@ static COLD void grow(void)
 	errno = saved;
 }
 
-struct osf_stats_totals *arena_totals(void) { return &header->totals; }
+struct osf_stats_totals *arena_totals(void)
+{
+	static struct osf_stats_totals
+	    unseen; /* there is no memory for a file */
+
+	return is_opened() ? &header->totals : &unseen;
+}
 
 struct osf_stats_packets *arena_packets(void)
 {
-	return header && fd_is_arena() &&
+	return is_opened() && fd_is_arena() &&
 		       !stats_file_fill(fd_arena, OSF_STATS_PACKETS_AT,
 					STATS_HEADER_BYTES)
 		   ? (void *)((uint8_t *)header + OSF_STATS_PACKETS_AT)
@@ -407,7 +445,7 @@ struct sock *sock_new(int fd)
 {
 	static uint32_t generation;
 
-	if (!header)
+	if (!is_opened())
 		return NULL;
 	GUARD(&lock);
 	uint32_t i = take_entry();
@@ -462,7 +500,8 @@ void sock_free(struct sock *sk)
 		return;
 	sk->is_live = sk->is_held = 0;
 	shared_unmap(sk);
-	totals_add(sk->st);
+	if (likely(header))
+		totals_add(sk->st);
 	sk->state = SOCK_STATE(SOCK_KERNEL);
 	store_rel(&sk->st->in_use, 0); /* the last: see sweep() */
 	if (i != NOT_HERE)

@@ -6,7 +6,8 @@
  *
  * Entries are type-stable: a pointer to a freed one still points at a sock.
  * Each process has its own segment.  After a fork the child keeps the parent's
- * mapped, for the sockets that it inherited, and makes new ones in its own.
+ * mapped, for the sockets that it inherited, and makes new ones in its own, which it opens
+ * when it needs it.
  */
 #pragma once
 

@@ -81,12 +81,21 @@ static int make(const char *path, size_t bytes, int *pfd)
 	return 0;
 }
 
-int stats_file_open(size_t bytes)
+static const char *named(void)
 {
 	const char *dir = secure_getenv("OSF_STATS_DIR");
+
+	return dir && *dir ? dir : NULL;
+}
+
+bool stats_file_is_named(void) { return named() != NULL; }
+
+int stats_file_open(size_t bytes)
+{
+	const char *dir = named();
 	char path[512];
 
-	if (!dir || !*dir)
+	if (!dir)
 		return memfd_create(OSF_STATS_MEMFD, MFD_CLOEXEC);
 	int fd = -1, err = -EEXIST;
 	for (int n = 0; n < 1000 && err == -EEXIST; n++) {

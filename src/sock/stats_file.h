@@ -10,6 +10,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/compiler.h"
@@ -23,6 +24,8 @@
 /* A new file of @bytes, or a memfd without length.  Its descriptor; -1: the directory that
  * the user has named cannot be written, and the user has been warned. */
 MUST_CHECK int stats_file_open(size_t bytes);
+/* Does the user want to see what processes have counted that have ended? */
+bool stats_file_is_named(void);
 /* It has @bytes.  The table of packets stays a hole until it is used.  0 or -errno. */
 MUST_CHECK int stats_file_resize(int fd, size_t bytes);
 /* All bytes from @at to @end have a place.  0 or -errno. */

@@ -288,6 +288,28 @@ static void packets_are_counted_in_the_file_while_it_has_room(void **state)
 	in_child(table_of_packets);
 }
 
+static void child_opens_late(void)
+{
+	CHECK(!arena_open() && open_segment() >= 0);
+	pid_t pid = fork();
+	if (!pid) {
+		arena_after_fork();
+		CHECK(arena_is_open() && open_segment() < 0);
+		struct sock *sk = sock_new(0);
+		CHECK(sk && arena_has(sk) && open_segment() >= 0);
+		arena_totals()->n_accepted = 3;
+		_exit(0);
+	}
+	int status;
+	CHECK(waitpid(pid, &status, 0) == pid && !status);
+	CHECK(!arena_totals()->n_accepted);
+}
+
+static void a_child_opens_a_file_when_it_needs_one(void **state)
+{
+	in_child(child_opens_late);
+}
+
 /* As vma_stats -l does. */
 static void level_from_outside(void)
 {
@@ -326,6 +348,7 @@ int main(void)
 		cmocka_unit_test(entries_that_were_freed_are_used_again),
 		cmocka_unit_test(entries_that_others_freed_are_used_again),
 		cmocka_unit_test(without_address_space_there_are_no_more),
+		cmocka_unit_test(a_child_opens_a_file_when_it_needs_one),
 		cmocka_unit_test(a_limit_on_files_is_a_limit_on_sockets),
 		cmocka_unit_test(a_file_of_the_program_is_not_written_to),
 		cmocka_unit_test(
