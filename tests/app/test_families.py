@@ -119,6 +119,29 @@ def offload_from_the_first_byte():
                     for e in entries(one, two)], [(0, 0)] * 2)
 
 
+def offload_to_one_listener_often():
+    """Who asks a listener whether it takes part stays in the backlog of its name."""
+    with listener(OFFLOAD) as l:
+        for _ in range(6):
+            one = of_family(OFFLOAD)
+            one.connect(l.getsockname())
+            two, _ = l.accept()
+            exchange(one, two, 100)
+            expect(reasons(one, two), ["UPGRADED"] * 2)
+
+
+def kernel_listener_often():
+    """As above, of a listener whose connections a rule leaves to the kernel."""
+    with listener(socket.AF_INET) as l:
+        for _ in range(6):
+            one = of_family(socket.AF_INET)
+            one.connect(l.getsockname())
+            two, _ = l.accept()
+            for _ in range(24):
+                exchange(one, two, 100)
+            expect(reasons(one, two), ["PEER_KERNEL", "RULE"])
+
+
 def offload_to_others_fails():
     """Their listener is one that nobody under osf has."""
     with listener(DIRECT) as l:
@@ -232,6 +255,9 @@ def main():
     if run.is_kernel:
         harness.skip("the families are osf's")
     for scenario, env in ((offload_from_the_first_byte, {}),
+                          (offload_to_one_listener_often, {}),
+                          (kernel_listener_often, {"OSF_UPGRADE_TURNS": "0",
+                                                   "OSF_RULES": "use os tcp_server *:*"}),
                           (offload_to_others_fails, {}),
                           (offload_fails, {"OSF_SHM": "0"}),
                           (offload_fails,

@@ -231,7 +231,9 @@ static socklen_t announce_name(struct sockaddr_un *un, enum announced what,
 	return abstract(un, name);
 }
 
-/* Whose process listens under the name?  0; 1: another user's; -ENOENT: nobody. */
+/* Whose process listens under the name?  0: @owner's; 1: another user's; -ENOENT: nobody;
+ * -EAGAIN: the kernel does not say it any more, because nobody takes callers from there and
+ * no further one has room. */
 static int announced_by(const struct sockaddr_un *un, socklen_t len,
 			uid_t owner)
 {
@@ -241,13 +243,12 @@ static int announced_by(const struct sockaddr_un *un, socklen_t len,
 
 	if (s < 0)
 		return s;
-	/* EAGAIN: the backlog is full, so somebody listens. */
 	if (!nocancel_connect(s, (const struct sockaddr *)un, len))
 		err = libc.getsockopt(s, SOL_SOCKET, SO_PEERCRED, &cred,
 				      &cred_len) ||
 		      cred.uid != owner;
 	else if (errno == EAGAIN)
-		err = 1;
+		err = -EAGAIN;
 	discard_channel(s);
 	return err;
 }
@@ -279,21 +280,28 @@ int announce_bind(int listen_fd, enum announced what)
 	return err;
 }
 
+/* A name that was asked for so often that it has no room counts as @owner's: it says why a
+ * connection is where it is, and gives nobody any right. */
 int announce_check(int fd, enum announced what, uid_t owner)
 {
 	struct sockaddr_storage ss;
 	socklen_t len = sizeof(ss);
 	struct sockaddr_un un;
+	int found = -ENOENT;
 
 	if (libc.getpeername(fd, (struct sockaddr *)&ss, &len) < 0)
 		return -errno;
 	for (int i = 0; i < ANNOUNCE_TRIES; i++) {
 		len = announce_name(&un, what, &ss, i);
 		int by = announced_by(&un, len, owner);
-		if (by <= 0)
+		if (by == -ENOENT)
+			break;
+		if (by == -EAGAIN)
+			found = 0;
+		else if (by <= 0)
 			return by;
 	}
-	return -ENOENT;
+	return found;
 }
 
 int hello_send(int channel, const struct hello *h, const int *fds, int n_fds)
