@@ -489,14 +489,16 @@ static inline bool shm_is_gone(const struct sock *sk, uint32_t flags)
 				       load_rlx(&shm_of(sk)->is_orphan)));
 }
 
-/* May it be putting bytes back?  Until it has settled, nothing may go by TCP.  Who has not begun
- * to send by ring has read nothing from it that it could put back. */
+/* May it be putting bytes back?  Until it has settled, nothing may go by TCP.  Only who has begun
+ * to read the ring has something to put back: the opener is ready then, and the acceptor sends by
+ * ring. */
 static inline bool shm_is_unsettled(const struct sock *sk)
 {
 	uint32_t flags = load_acq(&shm_peer(sk)->flags); /* S4 */
 
-	return unlikely((flags & (SEG_TX_RING | SEG_FALLBACK | SEG_SETTLED)) ==
-			(SEG_TX_RING | SEG_FALLBACK)) &&
+	return unlikely((flags & (SEG_FALLBACK | SEG_SETTLED)) ==
+			SEG_FALLBACK) &&
+	       flags & (shm_of(sk)->side ? SEG_TX_RING : SEG_READY) &&
 	       load_rlx(&shm_of(sk)->seg->first_back) !=
 		   shm_of(sk)->side + 1u &&
 	       !shm_is_gone(sk, flags);
