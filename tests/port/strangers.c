@@ -119,7 +119,8 @@ static void fuse_answer(int dev, uint64_t unique, const void *body, size_t n)
 				     .unique = unique };
 
 	memcpy(buf, &h, sizeof(h));
-	memcpy(buf + sizeof(h), body, n);
+	if (n)
+		memcpy(buf + sizeof(h), body, n);
 	assert_int_equal(write(dev, buf, h.len), h.len);
 }
 
@@ -139,6 +140,19 @@ static void fuse_serve(int dev)
 			fuse_answer(dev, h.unique, &init, sizeof(init));
 	}
 	fuse_answer(dev, h.unique, &open, sizeof(open));
+}
+
+/* Lets one process close the file. */
+static void fuse_let_go(int dev, pid_t pid)
+{
+	static char buf[1 << 17];
+	struct fuse_in_header h = { 0 };
+
+	while (h.opcode != FUSE_FLUSH || h.pid != (uint32_t)pid) {
+		assert_true(read(dev, buf, sizeof(buf)) >= (ssize_t)sizeof(h));
+		memcpy(&h, buf, sizeof(h));
+	}
+	fuse_answer(dev, h.unique, NULL, 0);
 }
 
 /* What is sent: a socket, or a file that the attacker opens.  This process has no descriptor
@@ -196,23 +210,23 @@ static void osfd_answers(unsigned n_fds)
 	close(fd);
 }
 
-static void attack_with(enum role role, bool (*send_it)(int, int),
-			const struct sent *what)
+struct attacker {
+	pid_t pid;
+	int to[2], from[2];
+};
+
+/* It has sent on return. */
+static void attack_begin(struct attacker *a, enum role role,
+			 bool (*send_it)(int, int), const struct sent *what)
 {
-	int to[2], from[2], root = must_connect();
 	struct reply r;
 	char c;
 
-	assert_int_equal(port_call(root, MSG_ADD, SOMEBODY, &r), 0);
-	if (role == STRANGER)
-		assert_int_equal(port_call(root, MSG_DEL, SOMEBODY, &r), 0);
-	close(root);
-	osfd_answers(1000);
-	unsigned n_fds = n_fds_of(osfd_pid);
-	assert_int_equal(pipe2(to, O_CLOEXEC) | pipe2(from, O_CLOEXEC), 0);
-	pid_t pid = fork();
-	if (!pid)
-		attack(role, send_it, what, to[0], from[1]);
+	assert_int_equal(pipe2(a->to, O_CLOEXEC) | pipe2(a->from, O_CLOEXEC),
+			 0);
+	a->pid = fork();
+	if (!a->pid)
+		attack(role, send_it, what, a->to[0], a->from[1]);
 	if (what->path) {
 		fuse_serve(what->fuse);
 		umount2(what->path, MNT_DETACH);
@@ -220,22 +234,43 @@ static void attack_with(enum role role, bool (*send_it)(int, int),
 	} else {
 		close(what->fd);
 	}
-	assert_int_equal(read(from[0], &c, 1), 1);
-	root = must_connect();
+	assert_int_equal(read(a->from[0], &c, 1), 1);
+	int root = must_connect();
 	if (role == FORMER_USER)
 		assert_int_equal(port_call(root, MSG_DEL, SOMEBODY, &r), 0);
 	close(root);
-	assert_int_equal(write(to[1], "g", 1), 1);
-	assert_int_equal(read(from[0], &c, 1), 1);
+	assert_int_equal(write(a->to[1], "g", 1), 1);
+	assert_int_equal(read(a->from[0], &c, 1), 1);
+}
+
+static void attack_end(struct attacker *a)
+{
+	kill(a->pid, SIGKILL);
+	assert_int_equal(waitpid(a->pid, NULL, 0), a->pid);
+	for (int i = 0; i < 2; i++) {
+		close(a->to[i]);
+		close(a->from[i]);
+	}
+}
+
+static void attack_with(enum role role, bool (*send_it)(int, int),
+			const struct sent *what)
+{
+	struct attacker a;
+	int root = must_connect();
+	struct reply r;
+
+	assert_int_equal(port_call(root, MSG_ADD, SOMEBODY, &r), 0);
+	if (role == STRANGER)
+		assert_int_equal(port_call(root, MSG_DEL, SOMEBODY, &r), 0);
+	close(root);
+	osfd_answers(1000);
+	unsigned n_fds = n_fds_of(osfd_pid);
+	attack_begin(&a, role, send_it, what);
 	osfd_answers(n_fds + !!what->path);
 	if (what->path)
 		close(what->fuse); /* nobody waits for the file any more */
-	kill(pid, SIGKILL);
-	assert_int_equal(waitpid(pid, NULL, 0), pid);
-	for (int i = 0; i < 2; i++) {
-		close(to[i]);
-		close(from[i]);
-	}
+	attack_end(&a);
 }
 
 static void socket_of(enum role role, bool (*send_it)(int, int))
@@ -296,6 +331,64 @@ static void a_users_files_stay_open(void **state)
 	if (file.fuse < 0)
 		skip();
 	attack_with(USER, send_as_it_is, &file);
+}
+
+/* osfd has so many descriptors, of clients, workers and its own. */
+static void osfd_has(unsigned n_fds)
+{
+	for (int i = 0; i < 5000 && n_fds_of(osfd_pid) != n_fds; i++)
+		poll(NULL, 0, 1);
+	assert_int_equal(n_fds_of(osfd_pid), n_fds);
+}
+
+/* How many connections does SOMEBODY get? */
+static unsigned n_places(void)
+{
+	unsigned n_fds = n_fds_of(osfd_pid);
+	int status;
+
+	pid_t pid = fork();
+	if (!pid) {
+		struct reply r;
+		int n = 0;
+
+		if (setgid(SOMEBODY) || setuid(SOMEBODY))
+			_exit(0);
+		while (n < CONNECTIONS && osfd_connect(&r) >= 0)
+			n++;
+		_exit(n);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	osfd_has(n_fds);
+	return (unsigned)WEXITSTATUS(status);
+}
+
+/* Its program is dead, and osfd has let go of it.  But its process ends only when it has closed
+ * what the program has sent. */
+static void a_worker_counts_until_its_process_is_dead(void **state)
+{
+	char path[] = "/tmp/osf-fuse-XXXXXX";
+	struct sent file = { .path = path, .fuse = fuse_mount(path) };
+	struct attacker a;
+	struct reply r;
+
+	if (file.fuse < 0)
+		skip();
+	int root = must_connect();
+	assert_int_equal(port_call(root, MSG_ADD, SOMEBODY, &r), 0);
+	unsigned n_fds = n_fds_of(osfd_pid), n = n_places();
+	assert_true(n && n < CONNECTIONS);
+	attack_begin(&a, USER, send_as_it_is, &file);
+	kill(a.pid, SIGKILL);
+	fuse_let_go(file.fuse, a.pid);
+	attack_end(&a);
+	osfd_has(n_fds + 1); /* the pidfd of the worker */
+	assert_int_equal(n_places(), n - 1);
+	close(file.fuse);
+	osfd_has(n_fds);
+	assert_int_equal(n_places(), n);
+	close(root);
 }
 
 /* osfd would wait for whatever else it watches. */
@@ -360,6 +453,7 @@ int main(int argc, char **argv)
 		TEST(a_user_sends_sockets_that_linger),
 		TEST(a_former_user_sends_sockets_that_linger),
 		TEST(a_users_files_stay_open),
+		TEST(a_worker_counts_until_its_process_is_dead),
 		TEST(only_a_timer_says_that_a_program_is_away),
 		TEST(strangers_leave_room),
 	};
