@@ -164,6 +164,7 @@ static void greet(int channel)
 			   .bell1 = (uint16_t)below(70) };
 	struct iovec iov = { &h, below(4) ? sizeof(h) : below(sizeof(h)) };
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+	const struct linger never = { 0 };
 	size_t n = 0, n_wanted = below(9);
 	int fds[8];
 
@@ -181,9 +182,14 @@ static void greet(int channel)
 				      .cmsg_len = CMSG_LEN(n * sizeof(int)) };
 		memcpy(CMSG_DATA(&control.align), fds, n * sizeof(int));
 	}
-	sendmsg(channel, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
-	while (n)
+	bool is_sent = sendmsg(channel, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
+	while (n) {
+		/* What nobody else has would make us wait ourselves. */
+		if (!is_sent)
+			setsockopt(fds[n - 1], SOL_SOCKET, SO_LINGER, &never,
+				   sizeof(never));
 		close(fds[--n]);
+	}
 }
 
 static socklen_t name_of(struct sockaddr_un *un, uint64_t number)
@@ -350,8 +356,8 @@ void visit_until_killed(uint64_t seed, int ctl)
 			dup2(null, STDOUT_FILENO);
 			dup2(null, STDERR_FILENO);
 			rng = seed * 1000003 + n;
-			visits[below(sizeof(visits) / sizeof(*visits))]();
 			send(ctl, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+			visits[below(sizeof(visits) / sizeof(*visits))]();
 			usleep(below(20000)); /* stays a little */
 			_exit(0);
 		}
