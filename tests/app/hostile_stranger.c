@@ -344,17 +344,18 @@ void visit_until_killed(uint64_t seed, int ctl)
 	    setuid(UID))
 		_exit(1);
 	prctl(PR_SET_PDEATHSIG, SIGKILL); /* setuid() has cleared it */
+	/* What is killed may still wait for what it has made itself.  So it keeps no pipe that
+	 * somebody reads to its end. */
+	dup2(null, STDOUT_FILENO);
+	dup2(null, STDERR_FILENO);
 	reached_port = (uint16_t)(word >> 16);
 	open_port = (uint16_t)word;
 	for (uint64_t n = 0;; n++) {
 		static unsigned n_visitors;
 
-		/* Each may be made to wait by what it has made itself, also when it
-		 * is killed: so it keeps no pipe that somebody reads to its end. */
+		/* Each may be made to wait by what it has made itself. */
 		if (!fork()) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL);
-			dup2(null, STDOUT_FILENO);
-			dup2(null, STDERR_FILENO);
 			rng = seed * 1000003 + n;
 			send(ctl, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 			visits[below(sizeof(visits) / sizeof(*visits))]();
