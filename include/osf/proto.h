@@ -13,8 +13,8 @@
  * has. docs/modules.md has a complete one.
  *
  * Replacements.  A module may move bytes itself (osf/stream.h).  Or it has no calls
- * for data and returns a connected stream descriptor, the replacement: a
- * replacement descriptor that the switch installs over the program's socket.
+ * for data and returns a connected stream descriptor, the replacement, which the
+ * switch installs over the program's socket.
  * From then on the program's calls go to the replacement itself and cost what they
  * cost there; so do getsockname() and socket options.  Options that the program
  * set on the socket before are lost.  A replacement that is not a TCP socket

@@ -14,7 +14,7 @@
  *   - by default a memfd named "osf-stats" that the process keeps open:
  *     /proc/PID/fd/N, a link to "/memfd:osf-stats (deleted)".  It vanishes with
  *     the process, and only the same user (or root) can open it.
- *   - with OSF_STATS_DIR=DIR in the environment, a file DIR/PID.N.osf (mode 0600)
+ *   - with OSF_STATS_DIR=DIR in the environment, a file DIR/PID.N.osf of mode 0600
  *     (N counts execs of that PID) that outlives the process, so that totals can
  *     be read after it ended.
  *

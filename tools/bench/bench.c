@@ -166,9 +166,9 @@ static void choose_cpus(struct bench_args *args)
 	args->n_cpus = n;
 }
 
-/* nginx and others lie where only root's PATH leads.  Debian has the programs of
- * each PostgreSQL in a folder of its own, and scripts of the same names in PATH; the
- * newest go first. */
+/* nginx and others lie where only root's PATH leads.  Debian has the programs of each
+ * PostgreSQL in a folder of its own, and scripts of the same names in PATH; the newest
+ * folder goes first. */
 static void extend_path(void)
 {
 	const char *path = getenv("PATH");

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/bench/bench_own.c - benchmarks made of "osf bench-peer"; UCX beside some (bench_ucx.c)
+ * tools/bench/bench_own.c - benchmarks made of "osf bench-peer"; UCX beside some
+ * (bench_ucx.c)
  *
  *     osf bench-peer SERVER PORT  <-  osf bench-peer CLIENT PORT ...
  *
- * The peers (peer.c) use nothing but libc's socket calls; whether they run on
- * the kernel or under osf is decided by the environment they start in.
+ * The peers (peer.c) use nothing but libc's socket calls.  The environment in which they
+ * start decides whether they run on the kernel or under osf.
  */
 #include "osf.h"
 #include "bench_pair.h"

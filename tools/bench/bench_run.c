@@ -157,8 +157,8 @@ static void run_once(const struct bench *b, const struct bench_args *args,
 		note_failure(res, &r, err);
 }
 
-/* What the policy has decided, and what it has cost to find that out.  An end of a connection
- * that has never moved and may still move is young. */
+/* Notes what the policy has decided, and what it has cost to find that out.  An end of a
+ * connection that has never moved and may still move counts as young. */
 static void note_ends(struct result *res)
 {
 	int n = snprintf(

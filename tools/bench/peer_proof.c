@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/bench/peer_proof.c - what a move to shared memory takes because nobody is believed
+ * tools/bench/peer_proof.c - what the proofs cost that a move to shared memory needs
  *
  *     a new loopback connection, and both ends of it:
  *     proof   put up a number, read the other end's, take the number away (proto/shm/notice.h)
- *     user    ask the kernel for the user and the user namespace of who is behind the
+ *     user    ask the kernel for the user and the user namespace of the process behind the
  *             channel (proto/shm/trust.h)
  *
- * These calls are of the library's own source, and timed alone: not the channel, not the
- * memory.
+ * The peer calls the library's own functions, and times them alone: not the channel, and
+ * not the memory.
  */
 #include "osf.h"
 #include "peer.h"

@@ -5,9 +5,9 @@
  *     udp-echo <- udp-pingpong   a datagram there and back; both poll
  *     udp-sink <- udp-flood      datagrams of one packet each, one way, as fast as sendto() takes them
  *
- * A TCP connection says that both are there, and when it is over.  The flood counts what has
- * arrived, and the time between the first and the last: who sends into a full queue gains
- * nothing.
+ * A TCP connection says that both are there, and when it is over.  The flood counts the
+ * packets that have arrived, and the time between the first and the last, so a sender that
+ * fills a queue gains nothing.
  */
 #include "osf.h"
 #include "peer.h"

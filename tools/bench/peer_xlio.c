@@ -158,8 +158,8 @@ static void open_client(const char *port)
 	on_accept(sock, 0, 0);
 }
 
-/* Spins, and lets others have the core when nothing has come for long: the peer may
- * be one of them. */
+/* Spins, and yields the core when nothing has come for long, because the peer may need the
+ * same core. */
 static void turn(void)
 {
 	static size_t seen;

@@ -33,8 +33,8 @@ struct proc_spec {
 void proc_catch_signals(void);
 bool proc_is_interrupted(void);
 
-/* Return: 0 or a negative errno; that a program is missing shows later, as
- * exit status 127. */
+/* Return: 0 or a negative errno.  If the program is missing, that shows later, as exit
+ * status 127. */
 int proc_start(struct proc *p, const struct proc_spec *spec);
 
 /**

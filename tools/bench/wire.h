@@ -27,18 +27,18 @@ struct wire {
 	((struct wire){ .netns = { -1, -1 }, .osfd = { PROC_NONE, PROC_NONE } })
 
 /**
- * wire_open() - the namespaces and the devices, without ports
+ * wire_open() - make the namespaces and the devices, without ports
  * @needs_osfd: ports are to follow
  * @why: WHY_MAX bytes; filled on error
  *
- * Return: 0, -EPERM for who is not root, -ENOENT where a program is missing, or another
+ * Return: 0, -EPERM if the caller is not root, -ENOENT if a program is missing, or another
  * negative errno.  On error @w is closed.
  */
 int wire_open(struct wire *w, bool needs_osfd, char *why);
 void wire_close(struct wire *w);
 
-/* An osfd in each namespace, and a port of root's on each device.  @self: this program.
- * Return: 0, or a negative errno with @why */
+/* Starts an osfd in each namespace, and makes each device a port of root's.  @self: this
+ * program.  Return: 0, or a negative errno with @why */
 int wire_ports_add(struct wire *w, const char *self, char *why);
 void wire_ports_del(struct wire *w);
 

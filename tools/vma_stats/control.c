@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tools/vma_stats/control.c - what is written into a running program
+ * tools/vma_stats/control.c - what the command writes into a running program
  *
  *     -l, -D  ->  the level and details of its log, in its statistics file
  *     -S      ->  the full view of a socket, into the program's log or its
@@ -107,9 +107,10 @@ int control_log(const struct options *o, const struct process *p)
 
 /* ---- dump ---- */
 
-/* The program's own descriptor; or its file, opened anew.  That is no good for a file
- * in which the program has a place of its own: its next line would overwrite ours.  Nor
- * for what another user's process may only read, or has only found, because root could write it. */
+/* Gets a copy of the program's own descriptor, or else opens its file anew.  The latter is
+ * refused for a regular file without O_APPEND, because the program's next line would
+ * overwrite ours; for a file of another user's process, which may have fewer rights than
+ * root; and for one that the program may not write. */
 static int open_log(pid_t pid, int fd)
 {
 	char path[64];

@@ -5,7 +5,7 @@
  *     -p, -n, or the first that runs -> /proc/PID/fd/N, a statistics file
  *                                    -> snapshot, table of packets, log
  *
- * Only processes of the caller's user are looked at, or all by root.
+ * The command looks only at processes of the caller's user; root's looks at all.
  */
 #include "vma_stats.h"
 #include "../osf/look.h"
@@ -94,8 +94,8 @@ size_t find_processes(const struct options *o, pid_t **pids)
 	return n;
 }
 
-/* Is @fd what was read, and its process's own?  The process may put another file under
- * a number at any time, one that only root could write. */
+/* Is @fd the file that was read, and does its process own it?  The process may put another
+ * file under the number at any time, for example one that only root could write. */
 static bool is_file_of(const struct seg *seg, int fd, bool writes)
 {
 	struct stat st, owner;
@@ -107,8 +107,9 @@ static bool is_file_of(const struct seg *seg, int fd, bool writes)
 	       (!writes || st.st_uid == owner.st_uid);
 }
 
-/* The file of @seg, by the process's own descriptor @name; or -errno.  What that number
- * names is looked at before it is opened: a device may do something when root opens it. */
+/* Opens the file of @seg by the process's own descriptor @name.  Return: a descriptor or
+ * -errno.  It looks at what the number names before it opens that: a device may do
+ * something when root opens it. */
 static int open_link(const struct seg *seg, int dir_fd, const char *name,
 		     bool writes)
 {

@@ -2,9 +2,9 @@
 /*
  * tools/vma_stats/index.h - what lies under a key
  *
- * The keys come from files and tables that other users may write, so they are hashed with
- * numbers that nobody knows before, and equal ones are kept once: a look-up costs the
- * same whatever they are.
+ * The keys come from files and tables that other users may write.  So they are hashed with
+ * numbers that nobody can guess, and equal keys are kept once.  A look-up costs the same
+ * whatever the keys are.
  */
 #pragma once
 

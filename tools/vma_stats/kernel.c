@@ -6,8 +6,8 @@
  *     /proc/PID/net/tcp, udp inode  -> state, ends, queues, datagrams dropped
  *     a copy of a socket            -> the groups it has joined, its options
  *
- * Copies are taken with pidfd_getfd(2), which root may do, and others where they may
- * trace the process.  Without that right, groups are not known.
+ * pidfd_getfd(2) makes the copies.  Root may call it, and other users may if they may trace
+ * the process.  Without that right, groups are not known.
  */
 #include "../osf/diag.h"
 #include "vma_stats.h"
