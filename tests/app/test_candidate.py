@@ -13,7 +13,8 @@ tests/app/test_candidate.py - what a program reads while its side of an upgrade 
                 ring: its side has to follow before it reads from memory
     recvmmsg
         client: sends a few bytes, and resets the connection instead of taking the segment
-        server: recvmmsg() of two messages returns the first, and recv() the reset
+        server: recvmmsg() tells the reset, as the kernel's does first, then the bytes and the
+                end
     waitall
         client: sends a few bytes
         server: a thread's recv() with MSG_WAITALL takes them, and waits for more; another's
@@ -72,19 +73,20 @@ def recvmmsg(conn, each):
     n = ctypes.CDLL(None, use_errno=True).recvmmsg(conn.fileno(), msgs, 2,
                                                    socket.MSG_DONTWAIT, None)
     if n < 0:
-        sys.exit("recvmmsg(): " + os.strerror(ctypes.get_errno()))
+        raise OSError(ctypes.get_errno(), "recvmmsg()")
     return [msg.len for msg in msgs[:n]]
 
 
 def read_messages(conn):
+    read_reset(lambda: recvmmsg(conn, len(FEW)))
     lens = recvmmsg(conn, len(FEW))
-    if lens != [len(FEW)]:
-        sys.exit("recvmmsg() says %r" % lens)
+    if [n for n in lens if n] != [len(FEW)] or conn.recv(1):
+        sys.exit("after the reset, recvmmsg() says %r" % lens)
 
 
-def read_reset(conn):
+def read_reset(call):
     try:
-        sys.exit("after a reset, recv() says %r" % conn.recv(1))
+        sys.exit("after a reset, the call says %r" % call())
     except OSError as e:
         if e.errno != errno.ECONNRESET:
             raise
@@ -131,8 +133,8 @@ def server(port, way, proposed, accepted, sent):
         read_all(conn)
     elif way == "recvmmsg":
         read_messages(conn)
-    if way != "fionread":
-        read_reset(conn)
+    else:
+        read_reset(lambda: conn.recv(1))
 
 
 def read_all(conn):
