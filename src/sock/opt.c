@@ -73,15 +73,19 @@ static bool is(const struct opt *o, int level, int name)
 
 bool opt_leaves(const struct opt *o, const void *val, socklen_t len)
 {
-	uint32_t v;
+	uint32_t v = 0;
 
-	if (!o || o->whose != OPT_TIMES)
-		return o && o->whose == OPT_KERNEL;
-	if ((o->name != SO_TIMESTAMPING && o->name != SO_TIMESTAMPING_NEW) ||
-	    is_bad_ptr(val) || len < sizeof(v))
+	if (!o || (o->whose != OPT_TIMES && o->whose != OPT_KERNEL))
 		return false;
-	memcpy(&v, val, sizeof(v));
-	return v & TIMES_SENT;
+	if (!is_bad_ptr(val) && len >= sizeof(v))
+		memcpy(&v, val, sizeof(v));
+	/* Off is how a socket begins.  One that had it on is the kernel's. */
+	if (is(o, SOL_SOCKET, SO_OOBINLINE))
+		return v;
+	if (o->whose == OPT_KERNEL)
+		return true;
+	return (o->name == SO_TIMESTAMPING || o->name == SO_TIMESTAMPING_NEW) &&
+	       v & TIMES_SENT;
 }
 
 static int set_anchor(int fd, int level, int name, const void *val,

@@ -30,6 +30,13 @@ static void far_sends(struct ctx *x, long len)
 	settle(x, POLLIN);
 }
 
+/* Off is how a socket begins: test_stays.py sees that the connection is moved. */
+SCENARIO(inline_beside)
+{
+	set_int(x, "off", SOL_SOCKET, SO_OOBINLINE, 0);
+	play(x, "t30w10000f10000s10000r10000");
+}
+
 /* --- TCP_INQ --- */
 
 static void recv_inq(struct ctx *x, size_t len, size_t room, int flags)

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 """
 tests/app/test_stays.py - what does not keep a connection on the kernel: an io_uring
-for files, SO_ZEROCOPY and MSG_ZEROCOPY, SO_TIMESTAMP that nobody asks about
+for files, SO_ZEROCOPY and MSG_ZEROCOPY, SO_TIMESTAMP that nobody asks about, SO_OOBINLINE
+that is set to 0
 
     test_stays.py CALLS
 
@@ -13,7 +14,7 @@ import sys
 
 import harness
 
-SCENARIOS = ["uring_beside", "errq_beside", "times_beside"]
+SCENARIOS = ["uring_beside", "errq_beside", "times_beside", "inline_beside"]
 MOVED = "w10000=10000 f10000=10000 r10000=10000"  # how each of them ends
 
 
