@@ -98,7 +98,7 @@ int notice_read(int fd, struct other_end *who, uint64_t *number)
 
 	if (err)
 		return err == -ENOENT ? -EXDEV : err;
-	if (!trust_allows(who->uid)) /* it may keep the lock of its socket */
+	if (!trust_owns(who->uid)) /* it may keep the lock of its socket */
 		return -EPERM;
 	return notice_read_again(fd, who, number);
 }

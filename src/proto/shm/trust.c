@@ -94,6 +94,14 @@ bool trust_allows(uid_t uid)
 	return (uid == geteuid() || is_named(uid)) && has_number(uid);
 }
 
+/* Sockets belong to whom the thread acts as towards file systems (setfsuid()), which is its
+ * effective user unless it says otherwise.  A process that has no number may be at both ends. */
+bool trust_owns(uid_t uid)
+{
+	return uid == geteuid() || trust_allows(uid) ||
+	       uid == (uid_t)rawcall(SYS_setfsuid, -1);
+}
+
 static bool channel_cred(int channel, struct ucred *cred)
 {
 	socklen_t len = sizeof(*cred);

@@ -22,6 +22,8 @@
 MUST_CHECK int trust_check(int channel);
 /* Does OSF_ALLOW_UIDS, or being the same, allow a process of @uid? */
 bool trust_allows(uid_t uid);
+/* Is a socket of @uid that of such a process, as long as nobody has handed it on? */
+bool trust_owns(uid_t uid);
 /* Which process is at the other end of a channel?  The kernel says so; 0:
  * unknown. */
 pid_t channel_pid(int channel);
