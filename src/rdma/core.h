@@ -220,10 +220,9 @@ struct qp {
 	uint32_t n_sent, n_used; /* messages; receives of the peer */
 	uint32_t n_known; /* receives that the peer had posted when we looked */
 	bool has_failed, peer_lies;
-	/* A request fails when the peer's process has ended, but cq_progress() looks at the
-	 * other queue pairs first.  puts_off_end: such a request waits now; has_put_off:
-	 * one waits. */
-	bool puts_off_end, has_put_off;
+	/* A request fails for the end of the peer's process only while may_tell_end is set
+	 * (tell_ends() of cq.c).  has_put_off: one waits for that. */
+	bool may_tell_end, has_put_off;
 	uint64_t blocked_ns; /* since when; 0: not */
 	/* Keys that messages withdraw which the peer has not read yet (mw.c). */
 	struct {

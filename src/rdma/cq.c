@@ -271,7 +271,7 @@ static void mind_the_end(struct qp *qp)
 	event_add(ctx_of(qp->qp.context), IBV_EVENT_QP_FATAL, qp);
 }
 
-/* Fails what had to wait for the look at all queue pairs.  Caller holds users_lock. */
+/* Fails what had to wait for a look that found nothing.  Caller holds users_lock. */
 static void tell_ends(struct cq *cq, bool looks)
 {
 	for (uint32_t i = 0; i < cq->n_users; i++) {
@@ -280,8 +280,10 @@ static void tell_ends(struct cq *cq, bool looks)
 		if (!lock_try(&qp->lock))
 			continue;
 		if (qp->has_put_off) {
-			qp->has_put_off = false;
+			store_rlx(&qp->has_put_off, false);
+			qp->may_tell_end = true;
 			tx_run(qp);
+			qp->may_tell_end = false;
 		}
 		if (looks)
 			mind_the_end(qp);
@@ -292,13 +294,15 @@ static void tell_ends(struct cq *cq, bool looks)
 /*
  * We know at once that a peer's process has ended.  Over a wire a request fails only after
  * its time-outs, and by then all requests that the peer has answered have completed, those
- * of other queue pairs as well.  Programs rely on this order: ibv_srq_pingpong gives up at
- * the first error.  So this function looks at all queue pairs first, and fails requests
- * afterwards.
+ * of other queue pairs as well.  The program has taken these completions, and has done what
+ * follows from them.  Programs rely on this: ibv_srq_pingpong gives up at the first error,
+ * and needs no more completions once it has enough.  So a request fails only when a look at
+ * all queue pairs has found nothing to complete; never in a call that posts it, and never
+ * beside other completions.
  */
 void cq_progress(struct cq *cq)
 {
-	uint32_t n_idle = load_rlx(&cq->n_idle) + 1;
+	uint32_t n_idle = load_rlx(&cq->n_idle) + 1, head = load_rlx(&cq->head);
 	bool looks = n_idle % IDLE_POLLS == 0, has_ends = looks;
 
 	store_rlx(&cq->n_idle, n_idle);
@@ -316,14 +320,12 @@ void cq_progress(struct cq *cq)
 		if (qp_receives_on(qp, cq))
 			rx_run(qp, cq);
 		if (qp->sq_done != qp->sq_head) {
-			qp->puts_off_end = true;
 			tx_run(qp);
-			qp->puts_off_end = false;
 			has_ends |= qp->has_put_off;
 		}
 		lock_put(&qp->lock);
 	}
-	if (unlikely(has_ends))
+	if (unlikely(has_ends && load_rlx(&cq->head) == head))
 		tell_ends(cq, looks);
 }
 
@@ -373,6 +375,8 @@ static bool has_news(struct cq *cq)
 
 		if (qp->remote.x && qp_receives_on(qp, cq) &&
 		    remote_has_message(&qp->remote, load_rlx(&qp->pos)))
+			return true;
+		if (load_rlx(&qp->has_put_off))
 			return true;
 		for (struct path *p = qp->from; p; p = p->next)
 			if (remote_has_message(&p->remote, load_rlx(&p->pos)))

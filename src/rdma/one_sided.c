@@ -63,11 +63,12 @@ static ssize_t reach_into(struct qp *qp, struct swqe *w, uint64_t addr,
 	return err;
 }
 
+/* IBV_WC_RESP_TIMEOUT_ERR: the receiver's process is gone.  No program sees it. */
 static enum ibv_wc_status status_of(ssize_t err)
 {
 	return err >= 0            ? IBV_WC_SUCCESS
 	       : err == -EPERM     ? IBV_WC_REM_OP_ERR
-	       : err == -ESRCH     ? IBV_WC_RETRY_EXC_ERR
+	       : err == -ESRCH     ? IBV_WC_RESP_TIMEOUT_ERR
 	       : err == -ETIMEDOUT ? IBV_WC_RETRY_EXC_ERR
 				   : IBV_WC_REM_ACCESS_ERR;
 }
@@ -131,6 +132,8 @@ enum tx tx_one_sided(struct qp *qp, struct swqe *w)
 			return TX_DONE;
 		status = (enum ibv_wc_status)w->status;
 	}
+	if (unlikely(status == IBV_WC_RESP_TIMEOUT_ERR))
+		return tx_no_answer(qp, w);
 	if (status == IBV_WC_REM_ACCESS_ERR ||
 	    status == IBV_WC_REM_INV_REQ_ERR) {
 		if (qp->init.qp_type == IBV_QPT_UC) /* dropped there */

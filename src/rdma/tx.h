@@ -52,7 +52,7 @@ void tx_over(struct qp *qp, const struct swqe *w, enum ibv_wc_status status);
 /* way.c */
 /* Has the queue pair waited longer than @limit for this request?  0: for ever. */
 bool tx_waits_too_long(struct qp *qp, uint64_t limit);
-/* The peer's process has ended, and cq_progress() does not put off to tell it. */
+/* The peer's process has ended, and now is the time to say so (cq.c); else it is put off. */
 bool tx_may_tell_end(struct qp *qp);
 /* The peer cannot be reached, or does not answer. */
 enum tx tx_no_answer(struct qp *qp, struct swqe *w);

@@ -27,12 +27,28 @@ bool tx_waits_too_long(struct qp *qp, uint64_t limit)
 	return limit && now - qp->blocked_ns > limit;
 }
 
+/* Whoever sleeps for the completion has to poll.  A thread that arms the queue just now sees
+ * has_put_off. */
+static void put_off_end(struct qp *qp)
+{
+	struct cq *cq = container_of(qp->init.send_cq, struct cq, cq);
+
+	if (qp->has_put_off)
+		return;
+	store_rlx(&qp->has_put_off, true);
+	fence_full();
+	if (cq->cq.channel && load_rlx(&cq->arm) & CQ_ARMED)
+		channel_notify(
+		    container_of(cq->cq.channel, struct channel, ch));
+}
+
 bool tx_may_tell_end(struct qp *qp)
 {
 	if (!qp->remote.peer || !peer_has_ended(qp->remote.peer))
 		return false;
-	qp->has_put_off = qp->puts_off_end;
-	return !qp->puts_off_end;
+	if (!qp->may_tell_end)
+		put_off_end(qp);
+	return qp->may_tell_end;
 }
 
 enum tx tx_no_answer(struct qp *qp, struct swqe *w)

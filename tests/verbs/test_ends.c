@@ -219,7 +219,7 @@ static void test_calls(void)
 }
 
 /* The child's queue pair is connected; it waits to be killed. */
-static pid_t start_peer(struct end *e)
+static pid_t start_peer(struct end *e, struct address *theirs)
 {
 	struct address a;
 	int sv[2];
@@ -243,12 +243,11 @@ static pid_t start_peer(struct end *e)
 			pause();
 	}
 	char byte;
-	struct address theirs;
 	end_open(e, IBV_QPT_RC);
 	a = address_of(e);
 	CHECK(post_recv(e, 1, BUF) == EINVAL); /* not before INIT */
-	CHECK(read(sv[0], &theirs, sizeof(theirs)) == sizeof(theirs));
-	end_connect(e, &theirs);
+	CHECK(read(sv[0], theirs, sizeof(*theirs)) == sizeof(*theirs));
+	end_connect(e, theirs);
 	CHECK(!post_recv(e, 2, BUF));
 	CHECK(!post_recv(e, 3, BUF));
 	CHECK(write(sv[0], &a, sizeof(a)) == sizeof(a));
@@ -268,7 +267,8 @@ static void kill_peer(pid_t pid)
 static void test_death(void)
 {
 	struct end e;
-	pid_t pid = start_peer(&e);
+	struct address theirs;
+	pid_t pid = start_peer(&e, &theirs);
 
 	kill_peer(pid);
 	struct ibv_wc wc = next(&e);
@@ -279,11 +279,28 @@ static void test_death(void)
 	CHECK(!ibv_destroy_qp(e.qp));
 }
 
+/* The same where the dead process's memory is what we want to write. */
+static void test_death_and_write(void)
+{
+	struct end e;
+	struct address theirs;
+	pid_t pid = start_peer(&e, &theirs);
+
+	kill_peer(pid);
+	CHECK(!post(&e, IBV_WR_RDMA_WRITE, 5, e.mr->lkey, &theirs));
+	CHECK(next(&e).wr_id == 2);
+	struct ibv_wc wc = next(&e);
+	CHECK(wc.status == IBV_WC_RETRY_EXC_ERR && wc.wr_id == 7);
+	CHECK(next(&e).status == IBV_WC_WR_FLUSH_ERR);
+	CHECK(!ibv_destroy_qp(e.qp));
+}
+
 /* The same for one that sleeps, by poll() on the channel. */
 static void test_death_asleep(void)
 {
 	struct end e;
-	pid_t pid = start_peer(&e);
+	struct address theirs;
+	pid_t pid = start_peer(&e, &theirs);
 	struct ibv_cq *cq;
 	void *context;
 
@@ -295,6 +312,54 @@ static void test_death_asleep(void)
 	CHECK(!ibv_get_cq_event(e.ch, &cq, &context) && cq == e.cq);
 	ibv_ack_cq_events(cq, 1);
 	CHECK(next(&e).status == IBV_WC_WR_FLUSH_ERR);
+}
+
+/* @is_first: this end connects first, so that the other one finds it and sends at once. */
+static void meet(int fd, struct end *e, bool is_first)
+{
+	struct address mine = address_of(e), theirs;
+	char byte = 0;
+
+	CHECK(write(fd, &mine, sizeof(mine)) == sizeof(mine));
+	CHECK(read(fd, &theirs, sizeof(theirs)) == sizeof(theirs));
+	CHECK(is_first || read(fd, &byte, 1) == 1);
+	end_connect(e, &theirs);
+	CHECK(!is_first || write(fd, &byte, 1) == 1);
+}
+
+/* The peer has destroyed its queue pair and has ended, and this process has heard of that.  A
+ * request that it posts then wakes it, too. */
+static void test_request_after_end(void)
+{
+	struct end e;
+	struct ibv_cq *cq;
+	void *context;
+	int sv[2], status;
+
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, sv));
+	pid_t pid = fork();
+	CHECK(pid >= 0);
+	end_open(&e, IBV_QPT_RC);
+	meet(pid ? sv[0] : sv[1], &e, pid);
+	if (!pid) {
+		char byte;
+
+		CHECK(read(sv[1], &byte, 1) == 1);
+		_exit(ibv_destroy_qp(e.qp));
+	}
+	CHECK(write(sv[0], "", 1) == 1);
+	CHECK(waitpid(pid, &status, 0) == pid && !status);
+	CHECK(!fcntl(e.ch->fd, F_SETFL, O_NONBLOCK));
+	CHECK(!ibv_req_notify_cq(e.cq, 0));
+	CHECK(ibv_get_cq_event(e.ch, &cq, &context) && errno == EAGAIN);
+	CHECK(!post(&e, IBV_WR_SEND, 5, e.mr->lkey, NULL));
+	struct pollfd pfd = { e.ch->fd, POLLIN, 0 };
+	CHECK(poll(&pfd, 1, LIMIT_S * 1000) == 1);
+	CHECK(!ibv_get_cq_event(e.ch, &cq, &context));
+	ibv_ack_cq_events(cq, 1);
+	CHECK(next(&e).status == IBV_WC_RETRY_EXC_ERR);
+	close(sv[0]);
+	close(sv[1]);
 }
 
 /* A second queue pair on the same completion queue. */
@@ -312,19 +377,6 @@ static struct end one_more(const struct end *e, struct ibv_cq *cq,
 	more.cq = cq;
 	CHECK((more.qp = ibv_create_qp(e->pd, &init)));
 	return more;
-}
-
-/* @is_first: this end connects first, so that the other one finds it and sends at once. */
-static void meet(int fd, struct end *e, bool is_first)
-{
-	struct address mine = address_of(e), theirs;
-	char byte = 0;
-
-	CHECK(write(fd, &mine, sizeof(mine)) == sizeof(mine));
-	CHECK(read(fd, &theirs, sizeof(theirs)) == sizeof(theirs));
-	CHECK(is_first || read(fd, &byte, 1) == 1);
-	end_connect(e, &theirs);
-	CHECK(!is_first || write(fd, &byte, 1) == 1);
 }
 
 /* Receives on one of two queue pairs, which share their receives, and ends. */
@@ -373,12 +425,16 @@ static void test_death_of_two(void)
 			CHECK(!post(&of[i], IBV_WR_SEND, 5, e.mr->lkey, NULL));
 		CHECK(write(sv[0], "", 1) == 1);
 		CHECK(waitpid(pid, &status, 0) == pid && !status);
-		struct ibv_wc wc = next(&e);
-		CHECK(wc.status == IBV_WC_SUCCESS &&
-		      wc.qp_num == of[which].qp->qp_num);
+		/* One more is posted, and it fails, too, but not now. */
+		CHECK(!post(&of[!which], IBV_WR_SEND, 5, e.mr->lkey, NULL));
+		struct ibv_wc wc, wcs[8];
+		CHECK(ibv_poll_cq(e.cq, 8, wcs) == 1); /* it comes alone */
+		CHECK(wcs[0].status == IBV_WC_SUCCESS &&
+		      wcs[0].qp_num == of[which].qp->qp_num);
 		wc = next(&e);
 		CHECK(wc.status == IBV_WC_RETRY_EXC_ERR &&
 		      wc.qp_num == of[!which].qp->qp_num);
+		CHECK(next(&e).status == IBV_WC_WR_FLUSH_ERR);
 		CHECK(!ibv_destroy_qp(of[0].qp) && !ibv_destroy_qp(of[1].qp));
 		close(sv[0]);
 		close(sv[1]);
@@ -494,6 +550,8 @@ static const struct test tests[] = {
 	{ "death", test_death },
 	{ "death_asleep", test_death_asleep },
 	{ "death_of_two", test_death_of_two },
+	{ "death_and_write", test_death_and_write },
+	{ "request_after_end", test_request_after_end },
 	{ "fork", test_fork },
 	{ "reset", test_reset },
 	{ "many", test_many },
