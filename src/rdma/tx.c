@@ -51,8 +51,26 @@ static void push_completion(struct qp *qp, const struct swqe *w,
 			false);
 }
 
+/* The queue pair is about to fail.  What lies in the peer's ring has arrived before: its sender was
+ * told so.  It completes, and is not flushed. */
+static void take_arrived(struct qp *qp)
+{
+	uint64_t end = qp->pos + qp->remote.ring_size, pos;
+
+	do {
+		pos = qp->pos;
+		rx_run(qp, container_of(qp->init.recv_cq, struct cq, cq));
+	} while (qp->pos != pos && qp->pos < end);
+}
+
 void tx_over(struct qp *qp, const struct swqe *w, enum ibv_wc_status status)
 {
+	if (unlikely(status != IBV_WC_SUCCESS &&
+		     type_is_reliable(qp->init.qp_type))) {
+		take_arrived(qp);
+		if (qp->attr.qp_state == IBV_QPS_ERR)
+			return; /* @w is flushed */
+	}
 	push_completion(qp, w, status);
 	qp->sq_done++;
 	if (status == IBV_WC_SUCCESS)

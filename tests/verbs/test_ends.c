@@ -111,6 +111,26 @@ static void test_keys(void)
 	CHECK(next(&b).status == IBV_WC_LOC_PROT_ERR);
 }
 
+/* What has arrived before a queue pair fails is not flushed. */
+static void test_arrived(void)
+{
+	struct end a, b;
+	struct ibv_wc wc;
+
+	pair(&a, &b, IBV_QPT_RC);
+	CHECK(!post_recv(&a, 1, BUF));
+	CHECK(!post_recv(&a, 2, BUF));
+	CHECK(!post_recv(&b, 3, BUF));
+	CHECK(!post(&b, IBV_WR_SEND, 5, b.mr->lkey, NULL));
+	CHECK(!post(&a, IBV_WR_SEND, 5, a.mr->lkey + 1, NULL));
+	wc = next(&a);
+	CHECK(wc.status == IBV_WC_SUCCESS && wc.wr_id == 1 && wc.byte_len == 5);
+	wc = next(&a);
+	CHECK(wc.status == IBV_WC_LOC_PROT_ERR && wc.wr_id == 7);
+	wc = next(&a);
+	CHECK(wc.status == IBV_WC_WR_FLUSH_ERR && wc.wr_id == 2);
+}
+
 /* A message, and nothing after it, although there is a receive. */
 static void send_one(struct end *a, struct end *b, uint32_t size)
 {
@@ -552,6 +572,7 @@ static const struct test tests[] = {
 	{ "death_of_two", test_death_of_two },
 	{ "death_and_write", test_death_and_write },
 	{ "request_after_end", test_request_after_end },
+	{ "arrived", test_arrived },
 	{ "fork", test_fork },
 	{ "reset", test_reset },
 	{ "many", test_many },
