@@ -422,9 +422,13 @@ void ud_linger(struct qp *qp);
 void ud_accept(void);
 
 /* reach.c */
-/* The parts in which an RDMA write stores @n bytes at @addr.  A program may wait for the
- * last byte to change, and must find the others stored then.  Return: how many parts */
-unsigned reach_in_order(uint64_t addr, size_t n, struct iovec to[2]);
+/* How many of the @n bytes that an RDMA write stores at @addr are stored before its last
+ * word.  A program may wait for the last byte to change, and must find the others stored
+ * then.  @n: all are stored together. */
+size_t reach_last(uint64_t addr, size_t n);
+/* Cut @n parts of memory at their byte @at; there is room for one more.  Return: how many
+ * parts */
+unsigned reach_cut(struct iovec *parts, unsigned n, size_t at);
 /* Copy between memory of this process and of the peer's: bytes, or -errno. */
 ssize_t reach(struct peer *p, const struct iovec *local, unsigned n_local,
 	      const struct iovec *remote, unsigned n_remote, bool is_write);

@@ -40,20 +40,19 @@ void tx_count_one_sided(const struct swqe *w)
 	}
 }
 
-/* Bytes, or -errno. */
+/* @here has room for one part more.  Bytes, or -errno. */
 static ssize_t reach_into(struct qp *qp, struct swqe *w, uint64_t addr,
-			  const struct iovec *here, int n)
+			  struct iovec *here, unsigned n)
 {
-	struct iovec there[2] = { { (void *)(uintptr_t)addr, w->length } };
-	unsigned n_there = 1;
+	struct iovec there = { (void *)(uintptr_t)addr, w->length };
 	uint64_t old;
 
 	/* What comes with immediate data has a completion to wait for. */
 	if (w->opcode == IBV_WR_RDMA_WRITE)
-		n_there = reach_in_order(addr, w->length, there);
+		n = reach_cut(here, n, reach_last(addr, w->length));
 	if (w->opcode != IBV_WR_ATOMIC_CMP_AND_SWP &&
 	    w->opcode != IBV_WR_ATOMIC_FETCH_AND_ADD)
-		return reach(qp->remote.peer, here, (unsigned)n, there, n_there,
+		return reach(qp->remote.peer, here, n, &there, 1,
 			     w->opcode != IBV_WR_RDMA_READ);
 	int err = reach_atomic(qp->remote.peer, addr,
 			       w->opcode == IBV_WR_ATOMIC_CMP_AND_SWP,
@@ -81,7 +80,7 @@ static enum ibv_wc_status status_of(ssize_t err)
 static enum ibv_wc_status operate(struct qp *qp, struct swqe *w,
 				  const struct x_qp *t, uint32_t pd)
 {
-	struct iovec here[N_SGE];
+	struct iovec here[N_SGE + 1];
 	uint32_t access = one_sided[w->opcode].remote;
 	enum ibv_wc_status status = IBV_WC_REM_ACCESS_ERR;
 	int n =
@@ -99,7 +98,7 @@ static enum ibv_wc_status operate(struct qp *qp, struct swqe *w,
 	uint64_t addr = mr_remote(qp->remote.peer->dir, pd, qp->remote.qpn,
 				  w->rkey, w->addr, w->length, access);
 	if (addr && tx_receiver(qp))
-		status = status_of(reach_into(qp, w, addr, here, n));
+		status = status_of(reach_into(qp, w, addr, here, (unsigned)n));
 	tx_leave(qp);
 	return status;
 }

@@ -83,22 +83,22 @@ static bool copy_own(const struct iovec *ring, uint64_t addr, size_t n,
 		     enum serve_how how)
 {
 	uint8_t *mine = (uint8_t *)(uintptr_t)addr;
-	struct iovec there[2] = { { mine, n } };
+	struct iovec there = { mine, n }, parts[3] = { ring[0], ring[1] };
 	int saved = errno;
-	unsigned n_there =
-	    how == SERVE_WRITE_END ? reach_in_order(addr, n, there) : 1;
+	size_t last = how == SERVE_WRITE_END ? reach_last(addr, n) : n;
+	unsigned n_parts = reach_cut(parts, 2, last);
 	ssize_t got =
 	    how == SERVE_READ
-		? process_vm_readv(getpid(), ring, 2, there, n_there, 0)
-		: process_vm_writev(getpid(), ring, 2, there, n_there, 0);
+		? process_vm_readv(getpid(), parts, n_parts, &there, 1, 0)
+		: process_vm_writev(getpid(), parts, n_parts, &there, 1, 0);
 	bool is_refused = got < 0 && (errno == EPERM || errno == ENOSYS);
 
 	errno = saved;
 	if (!is_refused)
 		return got == (ssize_t)n;
-	copy_bytes(ring, mine, 0, there[0].iov_len, how != SERVE_READ);
+	copy_bytes(ring, mine, 0, last, how != SERVE_READ);
 	fence_full(); /* the last word comes last */
-	copy_bytes(ring, mine, there[0].iov_len, n, how != SERVE_READ);
+	copy_bytes(ring, mine, last, n, how != SERVE_READ);
 	return true;
 }
 

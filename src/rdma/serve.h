@@ -23,7 +23,7 @@ void reply_read(const struct remote *r, uint64_t pos, void *to, size_t n);
 enum serve_how {
 	SERVE_READ,
 	SERVE_WRITE,
-	SERVE_WRITE_END, /* the last bytes of an RDMA write: reach_in_order() */
+	SERVE_WRITE_END, /* the last bytes of an RDMA write: reach_last() */
 };
 
 /* Copies between @bytes and this process's own memory.  False: the program has unmapped
