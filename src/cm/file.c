@@ -205,24 +205,47 @@ static void set_timer(struct cm_file *f, uint64_t at_ns)
 	timerfd_settime(f->timer, TFD_TIMER_ABSTIME, &when, NULL);
 }
 
+static uint64_t first_deadline(const struct cm_file *f)
+{
+	uint64_t first = 0;
+
+	for (uint32_t i = 1; i < id_end(); i++) {
+		const struct cm_id *id = id_at(i);
+
+		if (id && id->file == f && id->deadline_ns &&
+		    (!first || id->deadline_ns < first))
+			first = id->deadline_ns;
+	}
+	return first;
+}
+
+/* A deadline that is off must not make the descriptor readable: QEMU's main loop would wait for an
+ * event then, and for nothing else. */
 void file_set_deadline(struct cm_id *id, uint64_t at_ns)
 {
+	struct cm_file *f = id->file;
+	bool was_first = id->deadline_ns && id->deadline_ns == f->deadline_ns;
+
 	id->deadline_ns = at_ns;
-	if (at_ns && (!id->file->deadline_ns || at_ns < id->file->deadline_ns))
-		set_timer(id->file, at_ns);
+	if (at_ns && (!f->deadline_ns || at_ns < f->deadline_ns))
+		set_timer(f, at_ns);
+	else if (was_first && at_ns != f->deadline_ns)
+		set_timer(f, first_deadline(f));
 }
 
 /* One id, without its events. */
 static void move_id(struct cm_id *id, struct cm_file *to)
 {
+	uint64_t at_ns = id->deadline_ns;
+
 	file_unwatch(id);
+	file_set_deadline(id, 0);
 	id->file->n_ids--;
 	id->file = to;
 	to->n_ids++;
 	if (id->sock >= 0 && id->state >= ID_LISTEN)
 		file_watch(id);
-	if (id->deadline_ns)
-		file_set_deadline(id, id->deadline_ns);
+	file_set_deadline(id, at_ns);
 }
 
 /* With it go the requests that the program has not taken. */
@@ -246,24 +269,19 @@ void file_adopt(struct cm_file *to, struct cm_id *id)
 /* What has come due, once each. */
 static void run_deadlines(struct cm_file *f)
 {
-	uint64_t now = now_ns(), next = 0;
+	uint64_t now = now_ns();
 
 	set_timer(f, 0);
 	for (uint32_t i = 1; i < id_end(); i++) {
 		struct cm_id *id = id_at(i);
 
-		if (!id || id->file != f || !id->deadline_ns)
+		if (!id || id->file != f || !id->deadline_ns ||
+		    id->deadline_ns > now)
 			continue;
-		if (id->deadline_ns <= now) {
-			id->deadline_ns = 0;
-			link_expired(id);
-		}
-		if ((id = id_at(i)) && id->deadline_ns &&
-		    (!next || id->deadline_ns < next))
-			next = id->deadline_ns;
+		id->deadline_ns = 0;
+		link_expired(id);
 	}
-	if (next)
-		set_timer(f, next);
+	set_timer(f, first_deadline(f));
 }
 
 #define N_READY 32

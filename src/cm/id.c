@@ -62,6 +62,7 @@ void id_free(struct cm_id *id)
 	events_forget(id);
 	mcast_free_all(id);
 	link_close(id);
+	file_set_deadline(id, 0);
 	id->file->n_ids--;
 	ids[id->handle] = NULL;
 	free(id);

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
+#include <inttypes.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -251,6 +252,56 @@ static void test_descriptor(void)
 	CHECK(!close_range((unsigned)copy, (unsigned)copy, 0));
 	CHECK(open("/dev/null", O_WRONLY) <= copy);
 	CHECK(write(copy, &c, sizeof(c)) == sizeof(c) || errno == EBADF);
+}
+
+/* Timers of this process that run. */
+static int running_timers(void)
+{
+	char path[64], text[512];
+	int n = 0;
+
+	for (int fd = 0; fd < 64; fd++) {
+		int64_t s, ns;
+
+		snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+		FILE *f = fopen(path, "r");
+		size_t length = f ? fread(text, 1, sizeof(text) - 1, f) : 0;
+		text[length] = '\0';
+		const char *at = strstr(text, "it_value: (");
+		if (f)
+			fclose(f);
+		n += at &&
+		     sscanf(at, "it_value: (%" SCNd64 ", %" SCNd64, &s, &ns) ==
+			 2 &&
+		     (s || ns);
+	}
+	return n;
+}
+
+/* No time that was given to a peer runs on when it has answered, or when its id is gone: the
+ * descriptor would be readable, and no event would come. */
+static void test_deadlines(void)
+{
+	int a = cm_open(), b = cm_open();
+	uint16_t port = 0;
+	uint32_t passive, l = listen_at(b, "127.0.0.1", &port);
+	uint32_t id = connect_ids(a, b, port, &passive);
+
+	CHECK(running_timers() == 0);
+	uint32_t other = start_connect(a, port);
+	CHECK(running_timers() == 1);
+	end_id(a, other);
+	CHECK(running_timers() == 0);
+	struct rdma_ucm_disconnect d = { .id = id };
+	CHECK(!COMMAND(a, DISCONNECT, 0, d));
+	expect(a, DISCONNECTED, 0);
+	CHECK(running_timers() == 1);   /* until TIMEWAIT_EXIT */
+	other = start_connect(a, port); /* its time is longer */
+	end_id(a, id);
+	CHECK(running_timers() == 1);
+	end_id(a, other);
+	CHECK(running_timers() == 0);
+	end_id(b, l);
 }
 
 static void test_handshake(void)
@@ -640,6 +691,7 @@ static void test_strangers(void)
 }
 
 static const struct test tests[] = { { "descriptor", test_descriptor },
+				     { "deadlines", test_deadlines },
 				     { "handshake", test_handshake },
 				     { "refused", test_refused },
 				     { "late_listener", test_late_listener },
