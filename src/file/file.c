@@ -124,23 +124,44 @@ static struct file *file_new(int fd, enum file_kind kind)
 	return f; /* a thread that finds it gone may still hold its lock */
 }
 
-static void move_one(int fd, int to)
+/* @fd is to name something else: keep a descriptor of our own.  False: there is none. */
+static bool anchor_keep(struct file *f, int fd)
+{
+	if (f->anchor_fd != fd)
+		return true;
+	int up = fds_hide(libc.fcntl(fd, F_DUPFD_CLOEXEC, 3));
+	if (up < 0 && f->kind == FILE_SOCK)
+		return false;
+	f->hidden = up >= 0;
+	store_rel(&f->anchor_fd, up < 0 ? -1 : up);
+	return true;
+}
+
+/* A call that finds the file waits until the socket's mode says that the kernel has it.  One
+ * that finds no file is the kernel's at once.  So the number keeps its file until it has left
+ * the old description. */
+static void move_one(struct file *f, int fd, int to)
 {
 	int cloexec = libc.fcntl(fd, F_GETFD);
 
-	file_forget(fd);
+	anchor_keep(f, fd);
 	if (cloexec & FD_CLOEXEC)
 		libc.dup3(to, fd, O_CLOEXEC);
 	else
 		libc.dup2(to, fd);
+	file_forget(fd);
 }
 
+/* Calls that are inside go on with the new description, too. */
 void file_move(struct file *f, int to)
 {
-	xchg(&f->moved_fd, fds_hide(libc.fcntl(to, F_DUPFD_CLOEXEC, 3)));
+	int own = fds_hide(libc.fcntl(to, F_DUPFD_CLOEXEC, 3));
+
+	xchg(&f->moved_fd, own);
+	store_rel(&f->sk->moved_fd1, own < 0 ? 0u : (uint32_t)own + 1);
 	for (int fd = file_next(0); fd >= 0; fd = file_next(fd + 1))
 		if (file_is_at(f, fd))
-			move_one(fd, to);
+			move_one(f, fd, to);
 }
 
 int file_install(int fd, struct file *f, bool pass)
@@ -159,7 +180,7 @@ int file_install(int fd, struct file *f, bool pass)
 		fetch_or(&f->sk->standard, (uint8_t)(1u << fd));
 	xchg(slot, (uintptr_t)f | (pass ? FILE_PASS : 0));
 	if (unlikely(load_seq(&f->moved_fd) >= 0)) /* Dekker with file_move() */
-		move_one(fd, f->moved_fd);
+		move_one(f, fd, f->moved_fd);
 	return 0;
 }
 
@@ -276,18 +297,16 @@ void file_release(struct file *f, int fd)
 /* Others still use the description: keep a descriptor of our own for them. */
 static void anchor_move(struct file *f, int fd)
 {
+	bool has_one = anchor_keep(f, fd);
+
 	if (f->kind == FILE_SOCK)
 		wait_closes(f->sk);
-	if (f->anchor_fd == fd) {
-		int up = fds_hide(libc.fcntl(fd, F_DUPFD_CLOEXEC, 3));
-
-		if (up < 0 && f->kind == FILE_SOCK)
-			return;
-		f->hidden = up >= 0;
-		store_rel(&f->anchor_fd, up < 0 ? -1 : up);
-	}
+	if (f->kind == FILE_SOCK && load_rlx(&f->moved_fd) < 0)
+		store_rel(&f->sk->moved_fd1,
+			  has_one ? (uint32_t)f->anchor_fd + 1 : 0u);
+	if (!has_one)
+		return;
 	if (f->kind == FILE_SOCK) {
-		store_rel(&f->sk->moved_fd1, (uint32_t)f->anchor_fd + 1);
 		sock_ops(f->sk)->anchor_moved(f->sk, fd, f->anchor_fd);
 	} else {
 		epoll_moved(f);

@@ -2,7 +2,6 @@
 /* sock/idle.c - see sock/idle.h */
 #include <errno.h>
 #include <sys/ioctl.h>
-#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/libc.h"
@@ -32,41 +31,17 @@ bool idle_may_wait(const struct sock *sk, int flags)
 	       !load_rlx(&sk->w->nonblock);
 }
 
-static ino_t which(int fd)
-{
-	struct stat st;
-
-	return libc.fstat(fd, &st) ? 0 : st.st_ino;
-}
-
-/* Another thread may close the descriptor while we sleep, and its number may be given to
- * another file.  As the kernel's call does, ours then goes on with the socket, for which
- * the file keeps a descriptor as long as a call is inside.  -1: there is none. */
-static int still_open(const struct sock *sk, int fd, ino_t ino)
-{
-	if (which(fd) == ino)
-		return fd;
-	int other = (int)load_acq(&sk->moved_fd1) - 1;
-	return other >= 0 && which(other) == ino ? other : -1;
-}
-
 /* Sleeps until the socket has one of the events @want; *@events are all that it has.  *@fd: a
- * descriptor of the socket, in and out. */
+ * descriptor of the socket, in and out: see wait_fd(). */
 int idle_wait_until(struct sock *sk, int *fd, struct call_wait *w,
 		    unsigned want, unsigned *events)
 {
-	ino_t ino = 0;
-
 	while (!((*events = sock_ops(sk)->events(sk, *fd)) & want)) {
-		ino = ino ? ino : which(*fd);
 		int err = wait_asleep(sk, *fd, w);
-		/* A call that goes on after a handler begins anew, and a handler
-		 * that closed its descriptor ends it. */
-		if (err && (err != -EBADF || wait_is_closed(sk, *fd, w->seen)))
+		int open = wait_fd(sk, *fd, w->seen);
+
+		if (err && (err != -EBADF || open == *fd))
 			return waiter_ended(w, err);
-		int open = still_open(sk, *fd, ino);
-		if (open < 0)
-			return -EBADF;
 		*fd = open;
 	}
 	return 0;

@@ -26,7 +26,7 @@ static bool may_wait(const struct sock *sk, int flags)
 
 /* Wait.  The timeout covers the whole call, from its first wait.  Handlers with SA_RESTART
  * that ran before any byte was moved count no longer: the kernel begins the call anew. */
-static int wait_in(const struct io_call *io, struct call_wait *w, size_t done)
+static int wait_in(struct io_call *io, struct call_wait *w, size_t done)
 {
 	if (!w->deadline_ns) {
 		uint64_t timeout_ns = w->dir == DIR_RX
@@ -39,10 +39,25 @@ static int wait_in(const struct io_call *io, struct call_wait *w, size_t done)
 	w->partial = done > 0;
 	vain_again(&w->vain);
 	int err = waiter_ended(w, wait_for(io->sk, io->fd, w));
+	io->fd = wait_fd(io->sk, io->fd, w->seen);
 	struct handlers_seen now = handlers_seen();
 	if (!err && waiter_restarts(w) && now.n_ends == w->seen.n_ends)
 		w->seen = now;
 	return err;
+}
+
+/* Waits until a call that has moved bytes can move more. */
+static int await_more(struct sock *sk, int *fd, int dir, unsigned want)
+{
+	struct call_wait w = idle_wait_of(*fd, dir);
+	unsigned events;
+
+	w.partial = true;
+	/* It may be moving to another description of the kernel's: await_more() is not to
+	 * sleep on the old one. */
+	sock_await_move(sk);
+	*fd = wait_fd(sk, *fd, w.seen);
+	return idle_wait_until(sk, fd, &w, want, &events);
 }
 
 /*
@@ -53,14 +68,11 @@ static int wait_in(const struct io_call *io, struct call_wait *w, size_t done)
 static bool may_go_on(struct sock *sk, int *fd, int dir, int flags)
 {
 	bool is_rx = dir == DIR_RX;
-	unsigned ends = idle_ends_of(sk) | (is_rx ? POLLRDHUP : 0), events = 0;
-	struct call_wait w = idle_wait_of(*fd, dir);
+	unsigned ends = idle_ends_of(sk) | (is_rx ? POLLRDHUP : 0);
 
-	w.partial = true;
 	if (idle_may_wait(sk, flags) &&
-	    idle_wait_until(sk, fd, &w,
-			    ends | (is_rx ? POLLIN | POLLPRI : POLLOUT),
-			    &events))
+	    await_more(sk, fd, dir,
+		       ends | (is_rx ? POLLIN | POLLPRI : POLLOUT)))
 		return false;
 	const struct sock_ops *ops = sock_ops(sk);
 	if (ops->own_events)
@@ -99,11 +111,13 @@ static COLD bool is_at_mark(const struct io_call *io)
 
 /* An attempt moved nothing, and returned *r.  Wait, if that may help.  False: try again;
  * true: the call ends with *r. */
-static bool is_over(const struct io_call *io, struct call_wait *w, size_t done,
+static bool is_over(struct io_call *io, struct call_wait *w, size_t done,
 		    ssize_t *r)
 {
-	if (*r == -ESTALE)
+	if (*r == -ESTALE) {
+		io->fd = wait_fd(io->sk, io->fd, w->seen);
 		return false;
+	}
 	if (*r != -EAGAIN || !io->ops->is_ours || !may_wait(io->sk, io->flags))
 		return true;
 	if (done && w->dir == DIR_RX && is_at_mark(io))
@@ -258,11 +272,11 @@ ssize_t io_send_file(struct sock *sk, int fd, int in, off_t *off, size_t n)
 	for (;;) {
 		io.ops = sock_ops(sk);
 		if (done && !io.ops->is_ours) {
-			if (!may_go_on(sk, &fd, DIR_TX, 0))
+			if (!may_go_on(sk, &io.fd, DIR_TX, 0))
 				return (ssize_t)done;
 			io.ops = sock_ops(sk);
 		}
-		ssize_t r = io.ops->send_file(sk, fd, in, off, n - done);
+		ssize_t r = io.ops->send_file(sk, io.fd, in, off, n - done);
 
 		if (r > 0) {
 			done += (size_t)r;
@@ -389,7 +403,7 @@ static COLD int go_back(struct sock *sk, int fd, int flags, enum osf_reason why)
 	struct call_wait w = { .dir = DIR_TX, .seen = io.seen };
 	int err;
 
-	while ((err = sock_ops(sk)->fallback(sk, fd, why)) == -EAGAIN &&
+	while ((err = sock_ops(sk)->fallback(sk, io.fd, why)) == -EAGAIN &&
 	       may_wait(sk, flags))
 		if ((err = wait_in(&io, &w, 0)))
 			break;

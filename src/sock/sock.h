@@ -148,8 +148,9 @@ struct sock {
 	/* The upgrade. */
 	int32_t announce_fd; /* a listener's announcement, 0 for none */
 	uint32_t n_attempts; /* looks at the upgrade, so far */
-	/* Another descriptor of the socket, plus 1, since the program has closed
-	 * one in the middle of a call; 0: it has not. */
+	/* Another descriptor of the socket, plus 1, since the program has closed one in the
+	 * middle of a call, or since a relay has taken the socket's place: then it is a
+	 * descriptor of the relay's.  0: neither. */
 	uint32_t moved_fd1;
 	/* SO_MAX_PACING_RATE, while it shows the peer a number in place of the
 	 * program's own rate; 0: it does not. */

@@ -168,6 +168,15 @@ static bool is_closed(const struct calls_wait *c)
 	return wait_is_closed(c->entry.sk, c->entry.fd, c->wait.seen);
 }
 
+int wait_fd(const struct sock *sk, int fd, struct handlers_seen seen)
+{
+	uint32_t moved1 = load_acq(&sk->moved_fd1);
+
+	return likely(!moved1) || wait_is_closed(sk, fd, seen)
+		   ? fd
+		   : (int)moved1 - 1;
+}
+
 static bool call_looks(struct wait *w)
 {
 	const struct calls_wait *c = call_of(w);

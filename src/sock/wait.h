@@ -65,6 +65,12 @@ void wait_closes(const struct sock *sk);
  * run before that. */
 bool wait_is_closed(const struct sock *sk, int fd, struct handlers_seen seen);
 
+/* A descriptor for a call that goes on after a wait.  It is @fd, unless another thread has closed
+ * that, or has put a relay in the socket's place: the file keeps one as long as a call is inside.
+ * Where a handler of this thread has closed @fd, it is @fd all the same, so that the next sleep
+ * ends the call. */
+int wait_fd(const struct sock *sk, int fd, struct handlers_seen seen);
+
 /* What a wait returns.  A handler may have closed the descriptor while the thread did not
  * sleep.  The kernel's call has the socket and does not see that: it ends by the signal.  Only a
  * call that begins anew finds no descriptor. */
