@@ -139,6 +139,13 @@ void bell_ring_own(uint32_t bell)
 		set_ticks(fd, 1);
 }
 
+COLD void bells_ring_own(void)
+{
+	GUARD(&lock);
+	for (uint32_t i = 0; i < n_bells; i++)
+		bell_ring_own(i);
+}
+
 bool bell_is_private(uint32_t bell)
 {
 	return bell < BELLS && load_rlx(&bells[bell].is_private);

@@ -46,6 +46,8 @@ int bell_own_fd(uint32_t bell);
 void bell_hush(uint32_t bell);
 /* Wake the thread of this process that sleeps on it. */
 void bell_ring_own(uint32_t bell);
+/* The same for all threads: something has changed that each may wait for. */
+void bells_ring_own(void);
 /* Whether one process at most has a copy. */
 bool bell_is_private(uint32_t bell);
 

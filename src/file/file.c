@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/bell.h"
 #include "base/fds.h"
 #include "base/fork_lock.h"
 #include "base/idle.h"
@@ -308,6 +309,9 @@ static void anchor_move(struct file *f, int fd)
 		return;
 	if (f->kind == FILE_SOCK) {
 		sock_ops(f->sk)->anchor_moved(f->sk, fd, f->anchor_fd);
+		/* Who polls @fd would poll what gets its number next. */
+		if (!is_single_threaded())
+			bells_ring_own();
 	} else {
 		epoll_moved(f);
 	}

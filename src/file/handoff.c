@@ -36,6 +36,7 @@
 #include "ops/port.h"
 #include "sock/anchor.h"
 #include "sock/shared.h"
+#include "sock/sleep.h"
 #include "sock/sock_ops.h"
 
 #define LISTEN_FDS_START 3 /* sd_listen_fds(3) */
@@ -74,6 +75,7 @@ static bool hand_over_late(struct file *f, int fd, enum osf_reason why)
 		return true;
 	}
 	sock_set_mode(sk, SOCK_KERNEL);
+	sleepers_wake(sk);
 	return true;
 }
 
@@ -97,13 +99,15 @@ static void hand_over_moved(struct file *f, int fd, enum osf_reason why,
 	INSIDE_FORK_LOCK(); /* a fork comes before or after */
 	GUARD(&lock);
 
-	if (fall_back(f, fd, why, gently, &stash) == 1 &&
-	    stash_needs_relay(&stash)) {
+	bool fell = fall_back(f, fd, why, gently, &stash) == 1;
+	if (fell && stash_needs_relay(&stash)) {
 		log_info("fd %d: a relay for %zu unread bytes", fd, stash.n);
 		if (!relay_takes(f, fd, relay_start(fd, &stash)))
 			ops->reset(f->sk, fd, "no relay");
 		sock_set_mode(f->sk, SOCK_KERNEL);
 	}
+	if (fell && !is_single_threaded())
+		sleepers_wake(f->sk);
 	stash_free(&stash);
 }
 

@@ -40,6 +40,10 @@ void sleep_arm(struct sleeper *s, struct sleep_entry *e, unsigned events)
 	const struct sock_ops *ops = sock_ops(e->sk);
 
 	e->is_armed = true;
+	if (!is_single_threaded()) {
+		s->may_leave = true;
+		bell_mine(); /* it can be rung before the caller looks */
+	}
 	if (!ops->is_ours)
 		return;
 	if (unlikely(ops->in_process))
@@ -85,11 +89,18 @@ uint64_t sleep_look_ns(const struct sleeper *s, uint64_t now)
 	return bell_is_private(bell) ? UINT64_MAX : now + BELL_LOOK_NS;
 }
 
+COLD void sleepers_wake(struct sock *sk)
+{
+	sock_notify(sk, READY_ANY);
+	bells_ring_own();
+}
+
 int sleep_poll(struct sleeper *s, struct pollfd *fds, nfds_t n,
 	       const struct timespec *left, const sigset_t *mask)
 {
+	bool listens = has_bell(s) || s->may_leave;
 	uint32_t number,
-	    bell = has_bell(s) && !s->is_full ? bell_mine() : BELL_NONE;
+	    bell = listens && !s->is_full ? bell_mine() : BELL_NONE;
 	struct pollfd *extra = fds + n;
 
 	extra[0] = (struct pollfd){ .fd = idle_fd(&number), .events = POLLIN };

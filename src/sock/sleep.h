@@ -23,6 +23,7 @@
 struct sleeper {
 	struct ready_set rs; /* of the watches; wake is NULL: none so far */
 	uint32_t n_bells;    /* entries that ring the thread's bell */
+	bool may_leave;      /* one may leave its protocol: sleepers_wake() */
 	bool
 	    is_full; /* the kernel takes no more of them: no place for a bell */
 };
@@ -31,6 +32,7 @@ static inline void sleeper_init(struct sleeper *s)
 {
 	s->rs.wake = NULL;
 	s->n_bells = 0;
+	s->may_leave = false;
 	s->is_full = false;
 }
 
@@ -45,6 +47,9 @@ struct sleep_entry {
 void sleep_entry_init(struct sleep_entry *e, struct sock *sk, int fd);
 /* From now on the socket's next POLLIN or POLLOUT of @events wakes the thread. */
 void sleep_arm(struct sleeper *s, struct sleep_entry *e, unsigned events);
+/* @sk has left its protocol for the kernel, and may be at another descriptor of the kernel's
+ * now: whoever in this process waits for it looks again. */
+void sleepers_wake(struct sock *sk);
 /* It does not any more; nothing if it is not armed. */
 void sleep_disarm(struct sleeper *s, struct sleep_entry *e);
 /* When to look although no bell has rung; UINT64_MAX: never. */

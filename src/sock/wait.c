@@ -70,7 +70,7 @@ static bool only_completions(const struct nap *n)
 int poll_too(struct pollfd *fds, nfds_t n, const struct timespec *left,
 	     const sigset_t *mask)
 {
-	struct pollfd all[2];
+	struct pollfd all[3];
 	uint32_t number;
 	int extra = n < ARRAY_LEN(all) ? idle_fd(&number) : -1;
 

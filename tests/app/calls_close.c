@@ -9,6 +9,7 @@
 #include <spawn.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -428,6 +429,22 @@ SCENARIO(close_under_recv)
 	RES("close", close(x->fd));
 	far_do(x, FAR_SEND, 16);
 	pthread_join(t, NULL);
+	far_res(x, "far", FAR_RECV, 10);
+}
+
+/* The same, and the number is another file's at once. */
+SCENARIO(close_reuse_under_recv)
+{
+	pthread_t t;
+	int other = eventfd(0, EFD_CLOEXEC);
+
+	pthread_create(&t, NULL, blocked_recv, x);
+	others_sleep();
+	out(" reuse=%d", dup2(other, x->fd) == x->fd);
+	far_do(x, FAR_SEND, 16);
+	pthread_join(t, NULL);
+	RES("close", close(x->fd));
+	close(other);
 	far_res(x, "far", FAR_RECV, 10);
 }
 

@@ -10,12 +10,15 @@ the kernel.  Then a thread of the reader passes its own on, and a relay has to t
 place.  The supervisor holds the call with which that thread puts the relay under the descriptor's
 number (dup3()).  Meanwhile another thread of the reader
 
+    wait    is in recv(MSG_WAITALL), has a part, and finds nothing more
+    poll    begins to sleep in poll()
     send    sends, while the writer is about to put back bytes that it has not read
 
 and each byte has to arrive in its place.
 """
 import array
 import os
+import select
 import socket
 import sys
 import threading
@@ -48,6 +51,11 @@ class Process:
         if got != pattern(self.n_got, n):
             return "%d bytes, and not those from %d on" % (len(got), self.n_got)
         self.n_got += n
+
+    def do_poll(self, n):
+        waiter = select.poll()
+        waiter.register(self.conn, select.POLLIN)
+        waiter.poll()
 
     def do_pass(self, n):
         """To this process itself."""
@@ -126,6 +134,39 @@ class Ends:
             end.end()
 
 
+def in_wait(ends):
+    """The thread has a part, and is held when it wakes for the next one.  By the time when it
+    looks for that, a relay has it."""
+    ends.call(ends.writes, "send", PART)
+    tid = ends.begin(ends.reads, "recv", 3 * PART)
+    ends.reads.await_sleep(tid)
+    if not ends.run.is_kernel:
+        ends.reads.waits[held_calls.SYS_POLL] = tid
+    ends.call(ends.writes, "send", PART)
+    if not ends.run.is_kernel:
+        ends.is_held(ends.reads)
+    ends.call(ends.writes, "pass")
+    ends.reader_passes()
+    ends.reads.release(held_calls.SYS_POLL)
+    ends.reads.await_sleep(tid, or_spins=True)
+    ends.reads.release()
+    ends.is_ok(ends.reads, "pass")
+    ends.call(ends.writes, "send", PART)
+    ends.is_ok(ends.reads, "recv")
+
+
+def in_poll(ends):
+    ends.call(ends.writes, "send", PART)
+    ends.call(ends.writes, "pass")
+    ends.reader_passes()
+    tid = ends.begin(ends.reads, "poll")
+    ends.reads.await_sleep(tid, or_spins=True)
+    ends.reads.release()
+    said = {ends.reads.answer(), ends.reads.answer()}
+    ends.run.need(said == {"pass: ok", "poll: ok"}, str(said))
+    ends.call(ends.reads, "recv", PART)
+
+
 def in_send(ends):
     """The writer is first to fall back, and puts back what it has not read, when it gets a copy of
     the reader's descriptor."""
@@ -135,7 +176,7 @@ def in_send(ends):
     ends.is_held(ends.writes)
     ends.reader_passes()
     tid = ends.begin(ends.reads, "send", PART)
-    ends.reads.await_stuck(tid)
+    ends.reads.await_sleep(tid, or_spins=True)
     ends.writes.release()
     ends.is_ok(ends.writes, "pass")
     ends.reads.release()
@@ -150,13 +191,13 @@ def main():
         harness.skip("seccomp that reports calls, on x86-64")
     if run.is_kernel:
         harness.skip("the kernel makes no relays")
-    for what in in_send,:
+    for what in in_wait, in_poll, in_send:
         ends = Ends(run)
         what(ends)
         ends.end()
         print("%s: each byte in its place" % what.__name__[3:], flush=True)
     total = harness.sum_stats(harness.read_stats(run.stats))
-    run.need(total["n_fallbacks"] == 2, "%d ends fell back" % total["n_fallbacks"])
+    run.need(total["n_fallbacks"] == 6, "%d ends fell back" % total["n_fallbacks"])
     run.done()
 
 

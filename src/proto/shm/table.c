@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include "base/bell.h"
 #include "base/clock.h"
 #include "base/libc.h"
 #include "proto/shm/inbox.h"
@@ -73,6 +74,9 @@ uint64_t shm_next_ns(struct sock *sk)
 
 	if (unlikely(load_rlx(&shm_of(sk)->tx_full_ns)))
 		due = MIN(due, shm_stretch_ns(sk));
+	/* Another holder that gives the connection back cannot wake who waits for room. */
+	if (unlikely(load_rlx(&sk->page) && load_rlx(&sk->w->n_tx_sleepers)))
+		due = MIN(due, now_ns() + BELL_LOOK_NS);
 	if (likely(!load_rlx(&shm_of(sk)->saw_unsettled) &&
 		   !load_rlx(&shm_of(sk)->fin_due)))
 		return due;

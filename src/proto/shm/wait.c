@@ -12,6 +12,12 @@
  * A cheaper sleep polls the anchor and the thread's bell, if the peer can ring
  * the bell: the bell tells of bytes, the anchor of everything else.
  *
+ * Another thread may give the connection back to the kernel meanwhile
+ * (proto/shm/fallback.c).  Then no doorbell comes any more, and a relay may read the
+ * anchor.  So that thread rings the bells of all threads (sleepers_wake()), and a
+ * process with threads sleeps on the anchor and the bell.  Another process that
+ * holds the connection cannot ring: a thread that waits for room looks now and then.
+ *
  * If recv() would return at once, or end in another way than it should, the
  * call naps: it polls, and blocks all signals except during the poll, so that
  * it misses none.
@@ -43,7 +49,8 @@ static bool is_shut(const struct sock *sk, uint8_t bit)
 static bool rx_ready(struct sock *sk)
 {
 	sock_refresh(sk);
-	if (unlikely(is_shut(sk, SHUT_BIT_RD) || load_rlx(&sk->is_kept)))
+	if (unlikely(is_shut(sk, SHUT_BIT_RD) || load_rlx(&sk->is_kept) ||
+		     load_rlx(&shm_w(sk)->rx_back)))
 		return true;
 	if (likely(!load_rlx(&shm_w(sk)->rx_tcp)))
 		return ring_rx_ready(&shm_of(sk)->rx);
@@ -61,6 +68,8 @@ static bool tx_ready(struct sock *sk)
 		return true;
 	if (unlikely(shm_has_fallen_back(sk)))
 		return !shm_is_unsettled(sk);
+	if (unlikely(!load_rlx(&shm_w(sk)->tx_ring)))
+		return true;
 	if (load_rlx(shm_of(sk)->tx.tail_pub) !=
 	    load_rlx(&shm_of(sk)->tx_full_at))
 		return true;
@@ -84,8 +93,15 @@ HOT int shm_is_ready(struct sock *sk, int dir)
 struct napper {
 	struct sock *sk;
 	int fd, dir;
-	bool is_blind; /* no ring shows what it waits for */
+	bool is_blind;        /* no ring shows what it waits for */
+	struct pollfd fds[2]; /* the anchor, and the thread's bell */
 };
+
+/* What other threads of this process ring, or -1. */
+static int own_bell(void)
+{
+	return is_single_threaded() ? -1 : bell_own_fd(bell_mine());
+}
 
 static bool nap_is_over(void *arg)
 {
@@ -100,6 +116,8 @@ static void nap_woke(void *arg)
 {
 	const struct napper *me = arg;
 
+	if (me->fds[1].revents)
+		bell_hush(bell_mine());
 	anchor_ask(me->sk, me->fd);
 	if (unlikely(load_rlx(&shm_w(me->sk)->rx_tcp)) && me->dir == DIR_TX &&
 	    !me->is_blind)
@@ -110,10 +128,12 @@ static void nap_woke(void *arg)
 static int nap_for(struct napper *me, short events, uint64_t deadline_ns,
 		   uint64_t tick_ns, bool restarts)
 {
-	struct pollfd p = { .fd = me->fd, .events = events };
-
-	return nap(&(struct nap){ .fds = &p,
-				  .n_fds = events != 0,
+	me->fds[0] = (struct pollfd){ .fd = me->fd, .events = events };
+	me->fds[1] = (struct pollfd){ .fd = own_bell(), .events = POLLIN };
+	return nap(&(struct nap){ .fds = me->fds,
+				  .n_fds = !events             ? 0
+					   : me->fds[1].fd < 0 ? 1
+							       : 2,
 				  .is_over = nap_is_over,
 				  .woke = nap_woke,
 				  .arg = me,
@@ -161,7 +181,10 @@ static short rx_wants(const struct call_wait *w)
 static int rx_nap(struct sock *sk, int fd, const struct call_wait *w,
 		  bool awake, uint64_t held)
 {
-	struct napper me = { sk, fd, DIR_RX, awake && shm_w(sk)->rx_tcp };
+	struct napper me = { .sk = sk,
+			     .fd = fd,
+			     .dir = DIR_RX,
+			     .is_blind = awake && shm_w(sk)->rx_tcp };
 	uint64_t end = MIN(w->deadline_ns, held), tick_ns = NS_PER_MS;
 
 	if (me.is_blind) /* its bytes do not end a nap */
@@ -191,7 +214,8 @@ static void look_after_bell(struct sock *sk, int fd, short revents)
 
 /* Sleep on bell and anchor until @until_ns.  1: one of them woke us; 0;
  * -errno. */
-static int bell_sleep_once(struct sock *sk, int fd, uint64_t until_ns)
+static int bell_sleep_once(struct sock *sk, int fd, const struct call_wait *w,
+			   uint64_t until_ns)
 {
 	uint32_t bell = bell_mine();
 	struct pollfd p[] = {
@@ -206,10 +230,11 @@ static int bell_sleep_once(struct sock *sk, int fd, uint64_t until_ns)
 	int r = libc.ppoll(p, 2, until_ns == UINT64_MAX ? NULL : &ts, NULL);
 	if (r < 0)
 		return -errno;
-	if (p[0].revents & POLLNVAL) /* a handler has closed it */
-		return -EBADF;
 	if (p[1].revents)
 		bell_hush(bell);
+	/* Another thread, or a handler, has closed it. */
+	if (p[0].revents & POLLNVAL)
+		return wait_fd(sk, fd, w->seen) == fd ? -EBADF : 1;
 	look_after_bell(sk, fd, p[0].revents);
 	return r > 0;
 }
@@ -220,7 +245,17 @@ static int bell_sleep(struct sock *sk, int fd, const struct call_wait *w)
 
 	if (!bell_is_private(bell_mine()))
 		until_ns = MIN(until_ns, now_ns() + BELL_LOOK_NS);
-	return MIN(bell_sleep_once(sk, fd, until_ns), 0);
+	return MIN(bell_sleep_once(sk, fd, w, until_ns), 0);
+}
+
+/* What ends the kernel's recv(), or another thread.  A candidate that goes back to the kernel
+ * needs no relay. */
+static int anchor_sleep(struct sock *sk, int fd, const struct call_wait *w)
+{
+	bool listens = own_bell() >= 0 && sock_mode(sk) != SOCK_PENDING;
+	int err = listens ? bell_sleep(sk, fd, w) : -EINVAL;
+
+	return err == -EINVAL ? recv_sleep(sk, fd) : err;
 }
 
 /* A process whose limit of descriptors is too low by now may not poll() two of them:
@@ -307,22 +342,29 @@ static int rx_sleep(const struct ring_wait *r)
 		return bell_or_anchor(sk, r->fd, r->call);
 	if (sock_is_alone(sk) && !shm_w(sk)->rx_tcp && shm_w(sk)->tx_ring)
 		return recv_bell(sk, r->fd);
-	return recv_sleep(sk, r->fd);
+	return anchor_sleep(sk, r->fd, r->call);
 }
 
 static int tx_sleep(const struct ring_wait *r)
 {
 	struct sock *sk = r->sk;
-	struct napper how = { sk, r->fd, DIR_TX, false };
+	struct napper how = { .sk = sk, .fd = r->fd, .dir = DIR_TX };
 	bool restarts = waiter_restarts(r->call);
 	bool awake = shm_w(sk)->rx_tcp || sk->w->anchor_deaf || r->others;
 
 	uint64_t end = MIN(r->call->deadline_ns, shm_stretch_ns(sk));
+	if (load_rlx(&sk->page) || (!sock_is_alone(sk) && own_bell() < 0))
+		end = MIN(end, now_ns() + BELL_LOOK_NS);
 	bool is_early = end < r->call->deadline_ns;
 
-	if (!awake && restarts && !load_rlx(&sk->w->rcvtimeo_ns) &&
-	    !idle_is_on() && !is_early)
-		return recv_sleep(sk, r->fd);
+	if (!awake && !idle_is_on()) {
+		if (sock_is_alone(sk) && restarts &&
+		    !load_rlx(&sk->w->rcvtimeo_ns) && !is_early)
+			return recv_sleep(sk, r->fd);
+		int err = bell_sleep_once(sk, r->fd, r->call, end);
+		if (err != -EINVAL)
+			return MIN(err, 0);
+	}
 	int err = nap_for(&how, awake ? 0 : POLLIN | POLLRDHUP, end,
 			  awake || restarts ? NS_PER_MS : UINT64_MAX, restarts);
 	return err == -EAGAIN && is_early ? 0 : err;
@@ -371,14 +413,19 @@ static int ring_sleep(struct wait *w, const struct timespec *left)
 static void nobody_told(struct wait *w) {}
 static bool looks_asleep(struct wait *w) { return false; } /* nap() looks */
 
+/* The thread that has given the connection away may have rung before this one had a bell. */
+static bool has_left(struct wait *w) { return !sock_is_ours(ring_of(w)->sk); }
+
 /* base/idle.h's descriptor does not end the kernel's recv(). */
 static int rx_sleep_tcp(const struct ring_wait *r)
 {
-	struct napper me = { r->sk, r->fd, DIR_RX, true };
+	struct napper me = {
+		.sk = r->sk, .fd = r->fd, .dir = DIR_RX, .is_blind = true
+	};
 	bool restarts = waiter_restarts(r->call);
 
 	if (likely(!idle_is_on() && !r->call->partial))
-		return recv_sleep(r->sk, r->fd);
+		return anchor_sleep(r->sk, r->fd, r->call);
 	return nap_for(&me, rx_wants(r->call), r->call->deadline_ns,
 		       restarts ? NS_PER_MS : UINT64_MAX, restarts);
 }
@@ -387,7 +434,10 @@ static int rx_sleep_tcp(const struct ring_wait *r)
 static int tx_sleep_tcp(const struct ring_wait *r)
 {
 	bool restarts = waiter_restarts(r->call);
-	struct napper me = { r->sk, r->fd, DIR_TX, !shm_is_unsettled(r->sk) };
+	struct napper me = { .sk = r->sk,
+			     .fd = r->fd,
+			     .dir = DIR_TX,
+			     .is_blind = !shm_is_unsettled(r->sk) };
 	uint64_t end = r->call->deadline_ns;
 
 	if (!me.is_blind)
@@ -409,7 +459,7 @@ static const struct wait_ops by_ring = { .begin = ring_begin,
 					 .sleep = ring_sleep,
 					 .end = ring_end };
 static const struct wait_ops by_tcp = { .begin = nobody_told,
-					.look = looks_asleep,
+					.look = has_left,
 					.sleep = tcp_sleep,
 					.end = nobody_told };
 
@@ -446,6 +496,7 @@ static const struct wait_ops by_holder = { .begin = nobody_told,
 
 int shm_sleep(struct sock *sk, int fd, const struct call_wait *w)
 {
+	(void)own_bell(); /* from now on others can ring it */
 	bool is_kept = load_rlx(&sk->is_kept);
 	bool is_tcp = w->dir == DIR_RX
 			  ? shm_w(sk)->rx_back
@@ -457,12 +508,12 @@ int shm_sleep(struct sock *sk, int fd, const struct call_wait *w)
 					 .seen = w->seen,
 					 .restarts = waiter_restarts(w) },
 			       .sk = sk,
-			       .fd = fd,
+			       .fd = wait_fd(sk, fd, w->seen),
 			       .call = w };
 	int err = wait_step(&r.wait);
 
 	if (!is_tcp && !is_kept)
-		anchor_clear(sk, fd);
+		anchor_clear(sk, wait_fd(sk, fd, w->seen));
 	return err;
 }
 
