@@ -8,11 +8,16 @@
  */
 #pragma once
 
+#include <assert.h>
+
 #include "proto/shm/shm.h"
 #include "sock/cursor.h"
 
-/* Records of a long write: small enough to overlap, large enough to be few. */
-#define TX_CHUNK (32u * 1024)
+/* Records of a long write: small enough to overlap, large enough to be few, and of no size
+ * in which programs read.  There are programs that read again after a full buffer, and take
+ * it for an error that nothing is there, because the reader has just caught up. */
+#define TX_CHUNK (32u * 1024 - 64)
+static_assert(TX_CHUNK % 1024, "buffers are multiples of it");
 #define BULK_BYTES (8u * 1024 * 1024)
 
 /* tx_grow.c: after BULK_BYTES, was the stream fast enough for a larger part of the ring? */
