@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/idle.h"
@@ -168,13 +169,22 @@ static bool is_closed(const struct calls_wait *c)
 	return wait_is_closed(c->entry.sk, c->entry.fd, c->wait.seen);
 }
 
+static bool is_same_file(int a, int b)
+{
+	struct stat of_a, of_b;
+
+	return !libc.fstat(a, &of_a) && !libc.fstat(b, &of_b) &&
+	       of_a.st_ino == of_b.st_ino;
+}
+
 int wait_fd(const struct sock *sk, int fd, struct handlers_seen seen)
 {
-	uint32_t moved1 = load_acq(&sk->moved_fd1);
+	int moved = (int)load_acq(&sk->moved_fd1) - 1;
 
-	return likely(!moved1) || wait_is_closed(sk, fd, seen)
+	return likely(moved < 0) || is_same_file(fd, moved) ||
+		       wait_is_closed(sk, fd, seen)
 		   ? fd
-		   : (int)moved1 - 1;
+		   : moved;
 }
 
 static bool call_looks(struct wait *w)
