@@ -174,7 +174,7 @@ static bool is_same_file(int a, int b)
 	struct stat of_a, of_b;
 
 	return !libc.fstat(a, &of_a) && !libc.fstat(b, &of_b) &&
-	       of_a.st_ino == of_b.st_ino;
+	       of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
 }
 
 int wait_fd(const struct sock *sk, int fd, struct handlers_seen seen)
