@@ -179,6 +179,10 @@ int file_install(int fd, struct file *f, bool pass)
 	fetch_add(&f->n_refs, 1);
 	if (unlikely(is_standard(fd)) && f->kind == FILE_SOCK)
 		fetch_or(&f->sk->standard, (uint8_t)(1u << fd));
+	if (f->kind == FILE_SOCK && f->sk &&
+	    unlikely(load_rlx(&f->sk->closed_fd1) == (uint32_t)fd + 1))
+		store_rlx(&f->sk->closed_fd1,
+			  0u); /* it is the socket's again */
 	xchg(slot, (uintptr_t)f | (pass ? FILE_PASS : 0));
 	if (unlikely(load_seq(&f->moved_fd) >= 0)) /* Dekker with file_move() */
 		move_one(f, fd, f->moved_fd);
@@ -302,9 +306,11 @@ static void anchor_move(struct file *f, int fd)
 
 	if (f->kind == FILE_SOCK)
 		wait_closes(f->sk);
-	if (f->kind == FILE_SOCK && load_rlx(&f->moved_fd) < 0)
+	if (f->kind == FILE_SOCK && load_rlx(&f->moved_fd) < 0) {
+		store_rlx(&f->sk->closed_fd1, (uint32_t)fd + 1);
 		store_rel(&f->sk->moved_fd1,
 			  has_one ? (uint32_t)f->anchor_fd + 1 : 0u);
+	}
 	if (!has_one)
 		return;
 	if (f->kind == FILE_SOCK) {

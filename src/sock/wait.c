@@ -181,10 +181,13 @@ int wait_fd(const struct sock *sk, int fd, struct handlers_seen seen)
 {
 	int moved = (int)load_acq(&sk->moved_fd1) - 1;
 
-	return likely(moved < 0) || is_same_file(fd, moved) ||
-		       wait_is_closed(sk, fd, seen)
-		   ? fd
-		   : moved;
+	if (likely(moved < 0))
+		return fd;
+	/* Whoever closes @fd wakes this thread first: right now it may be the socket's still. */
+	bool leaves = load_rlx(&sk->closed_fd1) == (uint32_t)fd + 1 ||
+		      !is_same_file(fd, moved);
+	/* Asked last: a handler may run at any time. */
+	return leaves && !wait_is_closed(sk, fd, seen) ? moved : fd;
 }
 
 static bool call_looks(struct wait *w)
