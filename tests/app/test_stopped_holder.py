@@ -259,19 +259,21 @@ def pid_of_far(conn):
 
 
 def read_up_to(conn, mine, end, may_be_lost=False):
-    """O_NONBLOCK would be for all holders: so it waits without a limit of its own."""
+    """O_NONBLOCK would be for all holders: so it waits without a limit of its own.
+    Return: False if the connection was reset, which the kernel tells one of the descriptors."""
     at = -1
     while at < end:
         try:
             got = conn.recv(PIECE)
         except ConnectionResetError:
             if may_be_lost:
-                return
+                return False
             raise
         if not got:
             raise SystemExit("the connection ended")
         mine.add(got)
         at = sum(mine.parts[-1])
+    return True
 
 
 def pass_on(conn, way, pid, calls, mine, how):
@@ -304,9 +306,13 @@ def one_passed(port, way, some, rng, calls, how):
     both = [conn]
     if meanwhile(conn, way, calls, mine):
         both.append(pass_on(conn, way, pid, calls, mine, how))
-        if way == b"r":
+        if way == b"r" and not all(read_up_to(one_of, mine, 0, how == "killed")
+                                   for one_of in both):
+            os.waitpid(pid, 0)
+            os.close(their_out)
             for one_of in both:
-                read_up_to(one_of, mine, 0, how == "killed")
+                one_of.close()
+            return True
     is_relayed = both[-1].getpeername()[1] != port
     is_over[0] = 1
     os.kill(pid, signal.SIGCONT)
