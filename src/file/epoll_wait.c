@@ -73,7 +73,7 @@ static int kernel_poll(struct epoll *ep, int epfd, struct epoll_event *evs,
 	return n > 0 ? epoll_translate(ep, evs, n) : 0;
 }
 
-/* The kernel's set had @n events for the program. */
+/* The kernel's set was asked, and had @n events for a call with @max places. */
 static void kernel_had(struct epoll *ep, int n, int max)
 {
 	ep->n_waits = 0;

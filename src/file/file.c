@@ -179,10 +179,10 @@ int file_install(int fd, struct file *f, bool pass)
 	fetch_add(&f->n_refs, 1);
 	if (unlikely(is_standard(fd)) && f->kind == FILE_SOCK)
 		fetch_or(&f->sk->standard, (uint8_t)(1u << fd));
+	/* The number is the socket's again: a call on it need not leave it. */
 	if (f->kind == FILE_SOCK && f->sk &&
 	    unlikely(load_rlx(&f->sk->closed_fd1) == (uint32_t)fd + 1))
-		store_rlx(&f->sk->closed_fd1,
-			  0u); /* it is the socket's again */
+		store_rlx(&f->sk->closed_fd1, 0u);
 	xchg(slot, (uintptr_t)f | (pass ? FILE_PASS : 0));
 	if (unlikely(load_seq(&f->moved_fd) >= 0)) /* Dekker with file_move() */
 		move_one(f, fd, f->moved_fd);

@@ -152,7 +152,8 @@ struct sock {
 	 * middle of a call, or since a relay has taken the socket's place: then it is a
 	 * descriptor of the relay's.  0: neither. */
 	uint32_t moved_fd1;
-	/* One more than the descriptor that was closed before that: it may be another file's. */
+	/* The descriptor whose close set moved_fd1 last, plus 1: the number may be another file's
+	 * by now.  0: none, or the number is the socket's again. */
 	uint32_t closed_fd1;
 	/* SO_MAX_PACING_RATE, while it shows the peer a number in place of the
 	 * program's own rate; 0: it does not. */

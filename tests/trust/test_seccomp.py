@@ -6,7 +6,8 @@ tests/trust/test_seccomp.py - a program that limits its system calls makes none 
 The program has connections in shared memory, one of them with unread bytes, in epoll sets
 of each kind.  It installs a filter that kills for each call that osf makes and a plain
 program does not: poll with a mask, memory files, socket options, pipes.  It goes on with
-old and new connections, and ends as it likes.
+old and new connections, and ends as it likes.  So does a worker that a program forks, and that
+installs the filter before it has a socket of its own.
 """
 import ctypes
 import os
@@ -81,7 +82,7 @@ def answers(epoll, sock, n_events):
     assert sock.recv(10) == b"x"
 
 
-def program(port, by_number):
+def program(port, how):
     address = ("127.0.0.1", port)
     listener = socket.create_server(("127.0.0.1", 0))
     own = listener.getsockname()
@@ -101,7 +102,12 @@ def program(port, by_number):
     assert once.recv(10) == b"once"
     plain.sendall(UNREAD)
     all_of(plain, 1)
-    filter_on(by_number)
+    if how == "forked":
+        worker = os.fork()
+        if worker:
+            assert os.waitpid(worker, 0)[1] == 0
+            return
+    filter_on(how == "number")
     assert all_of(plain, len(UNREAD) - 1) == UNREAD[1:]
     for sock in socks:
         turns(sock, TURNS)
@@ -152,7 +158,7 @@ def main():
     server = run.start([sys.executable, os.path.abspath(__file__), "serve"])
     while not server.text().strip():
         run.need(server.popen.poll() is None, "no server")
-    for how in ("prctl", "number"):
+    for how in ("prctl", "number", "forked"):
         said = run.check([sys.executable, os.path.abspath(__file__), "program",
                           server.text().split()[0], how], extra={"PYTHONMALLOC": "malloc"})
         run.need("done" in said, "%s: %r" % (how, said))
@@ -162,7 +168,7 @@ def main():
 
 
 if sys.argv[1:2] == ["program"]:
-    program(int(sys.argv[2]), sys.argv[3] == "number")
+    program(int(sys.argv[2]), sys.argv[3])
 elif sys.argv[1:2] == ["serve"]:
     serve()
 else:
