@@ -181,7 +181,7 @@ def shows_alone(run, case, name):
 
 
 def judge(run, case, kernel, osf, known, is_whole):
-    """Return: how many scenarios of @case are not as they should be."""
+    """Return: what is not as it should be in @case, a text for each scenario."""
     differ = differences(kernel, osf)
     expected = {name for name, variant in known if variant == case.variant}
     new = sorted(set(differ) - expected)
@@ -192,13 +192,10 @@ def judge(run, case, kernel, osf, known, is_whole):
           "%d otherwise, %d do not differ any more" %
           (case.variant, len(kernel), len(expected & set(differ)), len(new),
            len(stale)))
-    for name in new:
-        print(differ[name])
-    for name in stale:
-        print("known_differences.txt is out of date: %s in %s: %s" %
-              (name, case.variant, "both print " + kernel[name]
-               if name in kernel else "there is no such scenario"))
-    return len(new) + len(stale)
+    return (["%s: %s" % (case.variant, differ[name]) for name in new] +
+            ["known_differences.txt is out of date: %s in %s: %s" %
+             (name, case.variant, "both print " + kernel[name]
+              if name in kernel else "there is no such scenario") for name in stale])
 
 
 def leave(names):
@@ -230,9 +227,10 @@ def main():
     if not programs[1:]:
         known = {(name, variant) for name, variant in known
                  if variant != "fortified"}
-    n_bad = sum(judge(run, case, *printed, known, is_whole)
-                for case, printed in zip(cases, run_all(run, cases)))
-    run.need(n_bad == 0, "%d scenarios are not as they should be" % n_bad)
+    bad = [text for case, printed in zip(cases, run_all(run, cases))
+           for text in judge(run, case, *printed, known, is_whole)]
+    run.need(not bad, "%d scenarios are not as they should be\n%s" %
+             (len(bad), "\n".join(bad)))
     run.expect_no_relays()
     for variant in MODULE if not run.is_kernel else []:
         expect_on_module(run, variant, is_whole)
