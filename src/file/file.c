@@ -311,16 +311,15 @@ static void anchor_move(struct file *f, int fd)
 		store_rel(&f->sk->moved_fd1,
 			  has_one ? (uint32_t)f->anchor_fd + 1 : 0u);
 	}
-	if (!has_one)
-		return;
-	if (f->kind == FILE_SOCK) {
-		sock_ops(f->sk)->anchor_moved(f->sk, fd, f->anchor_fd);
-		/* Who polls @fd would poll what gets its number next. */
-		if (!is_single_threaded())
-			bells_ring_own();
-	} else {
+	if (f->kind == FILE_EPOLL) {
 		epoll_moved(f);
+		return;
 	}
+	if (has_one)
+		sock_ops(f->sk)->anchor_moved(f->sk, fd, f->anchor_fd);
+	/* Who polls @fd would poll what gets its number next. */
+	if (!is_single_threaded())
+		bells_ring_own();
 }
 
 void file_forget(int fd)

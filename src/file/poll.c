@@ -28,6 +28,8 @@ struct entry {
 	struct pollfd kernel;
 	bool young; /* the kernel's, but another thread may upgrade it */
 	bool asked; /* the kernel, this time */
+	bool
+	    gone; /* the number names something else by now: see forget_closed() */
 	struct sleep_entry nap;
 };
 
@@ -43,7 +45,8 @@ struct poller {
 	nfds_t n;
 	nfds_t n_kernel; /* entries that the kernel alone serves */
 	unsigned rounds;
-	void *heap; /* or NULL: entries and kfds are on the stack */
+	bool any_gone; /* of the entries */
+	void *heap;    /* or NULL: entries and kfds are on the stack */
 	struct wait wait;
 	struct sleeper sleeper;
 	int n_woken; /* of kfds, by the last sleep */
@@ -107,6 +110,8 @@ static short file_revents(const struct entry *e)
 
 static bool asks_kernel(struct entry *e)
 {
+	if (unlikely(e->gone))
+		return true;
 	if (e->young && whose(e->file) == OURS)
 		e->young = false;
 	return !e->file || e->file->kind == FILE_EPOLL || e->young;
@@ -115,7 +120,7 @@ static bool asks_kernel(struct entry *e)
 /* The kernel's answer for an entry. */
 static short kernel_revents(struct entry *e, short re)
 {
-	if (!e->file || !re)
+	if (!e->file || e->gone || !re)
 		return re;
 	/* A merged set may be readable only because of an anchor: check whether
 	 * it would return an event. */
@@ -135,7 +140,8 @@ static int look(struct poller *p, bool ask_kernel)
 		struct entry *e = &p->entries[i];
 		bool kernel = asks_kernel(e);
 
-		p->fds[i].revents = e->file && !e->young ? file_revents(e) : 0;
+		p->fds[i].revents =
+		    e->file && !e->young && !e->gone ? file_revents(e) : 0;
 		n_ready += p->fds[i].revents != 0;
 		if (kernel)
 			p->kfds[n_k++] = (struct pollfd){
@@ -162,7 +168,7 @@ static int look(struct poller *p, bool ask_kernel)
 /* Must we ask the kernel whether the TCP connection has ended? */
 static bool asks_end(const struct entry *e, short revents, uint64_t now)
 {
-	if (!e->file || e->file->kind != FILE_SOCK || e->young)
+	if (!e->file || e->file->kind != FILE_SOCK || e->young || e->gone)
 		return false;
 	struct sock *sk = e->file->sk;
 	if (!sock_ops(sk)->own_events ||
@@ -225,6 +231,17 @@ static unsigned awaits(const struct entry *e)
 	       (ev & (POLLOUT | POLLWRNORM) ? POLLOUT : 0u);
 }
 
+/* A descriptor of what the entry sleeps on. */
+static int fd_of(const struct entry *e)
+{
+	const struct file *f = e->file;
+
+	if (likely(!e->gone))
+		return e->kernel.fd;
+	int moved = load_acq(&f->moved_fd);
+	return moved < 0 ? load_acq(&f->anchor_fd) : moved;
+}
+
 static void arm(struct poller *p, struct entry *e)
 {
 	if (!e->file)
@@ -234,6 +251,7 @@ static void arm(struct poller *p, struct entry *e)
 		return;
 	}
 	e->nap.sk = e->file->sk;
+	e->nap.fd = fd_of(e);
 	sleep_arm(&p->sleeper, &e->nap, awaits(e));
 }
 
@@ -246,13 +264,14 @@ static void disarm(struct poller *p, struct entry *e, short revents)
 	sleep_disarm(&p->sleeper, &e->nap);
 	count(&sk->st->n_sleeps, 1);
 	/* Another thread may have closed the number, or put something else there. */
-	if (!file_is_at(e->file, e->kernel.fd))
+	int fd = fd_of(e);
+	if (!file_is_at(e->file, fd) && !(e->gone && e->file->hidden))
 		return;
 	if (revents & (POLLHUP | POLLERR | POLLRDHUP) &&
 	    sock_ops(sk)->own_events)
-		sock_ops(sk)->events_now(sk, e->kernel.fd);
+		sock_ops(sk)->events_now(sk, fd);
 	if (revents & POLLIN)
-		anchor_clear(sk, e->kernel.fd);
+		anchor_clear(sk, fd);
 }
 
 /* What to ask the kernel for while asleep.  A connection that the kernel carries wakes by the
@@ -262,6 +281,7 @@ static struct pollfd sleeping_pollfd(const struct entry *e)
 {
 	struct pollfd k = e->kernel;
 
+	k.fd = fd_of(e);
 	if (!e->file || e->file->kind == FILE_EPOLL)
 		return k;
 	const struct sock_ops *ops = sock_ops(e->file->sk);
@@ -307,7 +327,13 @@ static void begin_sleep(struct wait *w)
 		arm(p, &p->entries[i]);
 }
 
-static bool look_again(struct wait *w) { return look(poller_of(w), false); }
+/* What an entry that is gone slept on may have woken us before it was armed. */
+static bool look_again(struct wait *w)
+{
+	struct poller *p = poller_of(w);
+
+	return look(p, unlikely(p->any_gone));
+}
 
 /* When one of them may become ready without a notification. */
 static uint64_t next_ns(struct wait *w)
@@ -370,18 +396,36 @@ static void poller_end(struct unwind *u)
 	free(p->heap);
 }
 
+/* The number of @e has left its file.  As in the kernel, what counts from now on is what the
+ * number names, and what wakes is the old description: which the number may name for a moment
+ * more, while the thread that closes it is on its way. */
+static COLD void forget(struct poller *p, struct entry *e)
+{
+	struct file *f = e->file;
+	int anchor = load_acq(&f->anchor_fd);
+
+	if (anchor == e->kernel.fd && f->kind == FILE_SOCK &&
+	    load_acq(&f->sk->closed_fd1) != (uint32_t)anchor + 1)
+		return; /* the bell rings when it has another descriptor */
+	e->young = false;
+	e->gone =
+	    load_acq(&f->moved_fd) < 0 && anchor >= 0 && anchor != e->kernel.fd;
+	p->any_gone |= e->gone;
+	if (e->gone)
+		return;
+	e->file = NULL;
+	file_put(f);
+}
+
 /* While we waited another thread may have closed a descriptor or reused its
- * number.  As in the kernel, what counts is what the number names now. */
+ * number. */
 static void forget_closed(struct poller *p)
 {
 	for (nfds_t i = 0; i < p->n; i++) {
 		struct entry *e = &p->entries[i];
 
-		if (!e->file || file_is_at(e->file, e->kernel.fd))
-			continue;
-		file_put(e->file);
-		e->file = NULL;
-		e->young = false;
+		if (e->file && !e->gone && !file_is_at(e->file, e->kernel.fd))
+			forget(p, e);
 	}
 }
 
@@ -420,6 +464,7 @@ static void poller_init(struct poller *p, struct pollfd *fds, nfds_t n)
 	p->fds = fds;
 	p->n = n;
 	p->rounds = 0;
+	p->any_gone = false;
 	p->heap = NULL;
 	p->wait = (struct wait){ .ops = &waits, .seen = handlers_seen() };
 	p->n_woken = 0;
@@ -452,7 +497,7 @@ int poll_files(struct pollfd *fds, nfds_t n, const struct timespec *ts,
 
 		e->kernel = fds[i];
 		e->file = NULL;
-		e->young = e->asked = false;
+		e->young = e->asked = e->gone = false;
 		sleep_entry_init(&e->nap, NULL, fds[i].fd);
 		struct file *f = file_get(fds[i].fd);
 		int who = f ? whose(f) : NOT_OURS;

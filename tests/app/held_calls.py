@@ -131,8 +131,13 @@ class End:
         assert ready, "neither a call nor an answer"
         return self.seen in ready and os.read(self.seen, 1) == b"x"
 
-    def await_sleep(self, tid, or_spins=False):
-        """Waits until thread @tid sleeps in a call that waits, or has ended."""
+    def n_sleeps(self, tid):
+        with open("/proc/%d/task/%d/status" % (self.popen.pid, tid)) as f:
+            return int(f.read().split("\nvoluntary_ctxt_switches:")[1].split()[0])
+
+    def await_sleep(self, tid, or_spins=False, after=-1):
+        """Waits until thread @tid sleeps in a call that waits, or has ended.  @after: not before
+        it has slept more than so many times, see n_sleeps()."""
         path = "/proc/%d/task/%d/" % (self.popen.pid, tid)
         ticks = None
         while True:
@@ -144,7 +149,7 @@ class End:
             except OSError:
                 return
             ticks = used if ticks is None else ticks
-            if call in SLEEPS or (or_spins and used - ticks >= SPIN_TICKS):
+            if (call in SLEEPS and self.n_sleeps(tid) > after) or (or_spins and used - ticks >= SPIN_TICKS):
                 return
 
     def tell(self, word):
