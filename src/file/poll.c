@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 
 #include "base/clock.h"
+#include "base/fds.h"
 #include "base/libc.h"
 #include "base/unwind.h"
 #include "base/idle.h"
@@ -396,23 +397,34 @@ static void poller_end(struct unwind *u)
 	free(p->heap);
 }
 
-/* The number of @e has left its file.  As in the kernel, what counts from now on is what the
- * number names, and what wakes is the old description: which the number may name for a moment
- * more, while the thread that closes it is on its way. */
+/* Does the number of @e, which has left the file, name its description still?  The thread that
+ * closes it is on its way. */
+static bool is_leaving(const struct entry *e)
+{
+	const struct file *f = e->file;
+	int fd = e->kernel.fd, anchor = load_acq(&f->anchor_fd);
+
+	if (f->kind != FILE_SOCK || load_acq(&f->moved_fd) >= 0)
+		return false;
+	/* The bell rings when the file has another one, or can have none. */
+	if (anchor == fd)
+		return load_acq(&f->sk->closed_fd1) != (uint32_t)fd + 1;
+	uint64_t cookie = fds_cookie(anchor);
+	return cookie && fds_cookie(fd) == cookie;
+}
+
+/* As in the kernel, what counts is what the number names now, and who sleeps on the old
+ * description goes on to. */
 static COLD void forget(struct poller *p, struct entry *e)
 {
 	struct file *f = e->file;
-	int anchor = load_acq(&f->anchor_fd);
 
-	if (anchor == e->kernel.fd && f->kind == FILE_SOCK &&
-	    load_acq(&f->sk->closed_fd1) != (uint32_t)anchor + 1)
-		return; /* the bell rings when it has another descriptor */
-	e->young = false;
-	e->gone =
-	    load_acq(&f->moved_fd) < 0 && anchor >= 0 && anchor != e->kernel.fd;
-	p->any_gone |= e->gone;
-	if (e->gone)
+	if (is_leaving(e)) {
+		e->gone = load_acq(&f->anchor_fd) != e->kernel.fd;
+		p->any_gone |= e->gone;
 		return;
+	}
+	e->young = e->gone = false;
 	e->file = NULL;
 	file_put(f);
 }
@@ -424,7 +436,7 @@ static void forget_closed(struct poller *p)
 	for (nfds_t i = 0; i < p->n; i++) {
 		struct entry *e = &p->entries[i];
 
-		if (e->file && !e->gone && !file_is_at(e->file, e->kernel.fd))
+		if (e->file && !file_is_at(e->file, e->kernel.fd))
 			forget(p, e);
 	}
 }
