@@ -4,13 +4,13 @@
  *
  *     socket  ->  buffer  ->  pipe, and the reverse
  *
- * Whatever we take from one side must fit into the other.  A blocking pipe
- * accepts all of it in time.  A non-blocking one takes PIPE_BUF bytes when it
- * polls as writable.
+ * Whatever we take from one side must fit into the other.  A pipe takes PIPE_BUF bytes when it
+ * polls as writable, and a socket has room for what its protocol says.
  */
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -48,19 +48,32 @@ static size_t pipe_room(int pipe_fd)
 		   : (size_t)PIPE_BUF;
 }
 
+/* The socket is read only when the pipe can take something.  0, or -errno. */
+static int await_place(int pipe_fd, bool block)
+{
+	struct pollfd p = { .fd = pipe_fd, .events = POLLOUT };
+	int n = libc.poll(&p, 1, block ? -1 : 0);
+
+	if (n <= 0)
+		return n < 0 ? -errno : -EAGAIN;
+	if (!(p.revents & POLLERR))
+		return 0;
+	raise(SIGPIPE); /* nobody reads it */
+	return -EPIPE;
+}
+
 /* SPLICE_F_NONBLOCK is about the pipe: whether the socket waits is for O_NONBLOCK. */
 static ssize_t splice_in(struct file *f, int sock, int pipe_fd, size_t n,
 			 unsigned flags)
 {
-	bool block = may_block(pipe_fd, flags);
 	char buf[SPLICE_BUF];
 	size_t done = 0;
+	int err = await_place(pipe_fd, may_block(pipe_fd, flags));
 
-	if (!block && !pipe_is(pipe_fd, POLLOUT, 0))
-		return -EAGAIN;
+	if (err)
+		return err;
 	n = MIN(n, sizeof(buf));
-	if (!block)
-		n = MIN(n, pipe_room(pipe_fd));
+	n = MIN(n, pipe_room(pipe_fd));
 	ssize_t r = data_received(
 	    f, sock, io_recv(f->sk, sock_ops(f->sk), sock, ONE(buf, n), 0));
 	while (r > 0 && done < (size_t)r) {
@@ -101,25 +114,26 @@ static COLD void pipe_put_back(int pipe_fd, const char *data, size_t n)
 		libc.close(out);
 }
 
-static ssize_t splice_out(struct file *f, int sock, int pipe_fd, size_t n,
-			  unsigned flags)
+/* One that does not wait takes no more out of the pipe than there is room for.  @least: where
+ * POLLOUT has just said that there is some. */
+static size_t socket_room(struct sock *sk, int sock, size_t least)
+{
+	const struct sock_ops *ops = sock_ops(sk);
+
+	if (!load_rlx(&sk->w->nonblock))
+		return SPLICE_BUF;
+	size_t room = ops->room ? ops->room(sk, sock) : 0;
+	return room ? room : least;
+}
+
+/* What the pipe has, @n bytes at most, in one go: see splice_out(). */
+static ssize_t splice_part(struct file *f, int sock, int pipe_fd, size_t n,
+			   unsigned flags)
 {
 	char buf[SPLICE_BUF];
 	size_t sent = 0;
-
-	if (!may_block(pipe_fd, flags) && !pipe_is(pipe_fd, POLLIN, 0))
-		return -EAGAIN;
-	/* Between the pipe and a full socket no byte may be lost.  So wait for
-	 * room first, then read the pipe, then send all of it. */
-	while (!(sock_ops(f->sk)->events(f->sk, sock) & POLLOUT)) {
-		struct pollfd room = { .fd = sock, .events = POLLOUT };
-
-		if (f->sk->w->nonblock)
-			return -EAGAIN;
-		if (poll(&room, 1, -1) < 0)
-			return -errno;
-	}
 	ssize_t r = libc.read(pipe_fd, buf, MIN(n, sizeof(buf)));
+
 	if (r <= 0)
 		return r < 0 ? -errno : 0;
 	while (sent < (size_t)r) {
@@ -143,6 +157,37 @@ static ssize_t splice_out(struct file *f, int sock, int pipe_fd, size_t n,
 		}
 	}
 	return (ssize_t)sent;
+}
+
+/* Between the pipe and a full socket no byte may be lost.  So wait for room first, then read the
+ * pipe, then send all of it. */
+static ssize_t splice_out(struct file *f, int sock, int pipe_fd, size_t n,
+			  unsigned flags)
+{
+	struct sock *sk = f->sk;
+	size_t done = 0;
+	ssize_t r;
+
+	if (!may_block(pipe_fd, flags) && !pipe_is(pipe_fd, POLLIN, 0))
+		return -EAGAIN;
+	while (!(sock_ops(sk)->events(sk, sock) & POLLOUT)) {
+		struct pollfd room = { .fd = sock, .events = POLLOUT };
+
+		if (load_rlx(&sk->w->nonblock))
+			return -EAGAIN;
+		if (poll(&room, 1, -1) < 0)
+			return -errno;
+	}
+	do {
+		size_t room = socket_room(sk, sock, done ? 0 : PIPE_BUF);
+
+		r = room ? splice_part(f, sock, pipe_fd, MIN(n - done, room),
+				       flags)
+			 : 0;
+		done += r > 0 ? (size_t)r : 0;
+	} while (r > 0 && done < n && load_rlx(&sk->w->nonblock) &&
+		 pipe_is(pipe_fd, POLLIN, 0));
+	return done ? (ssize_t)done : r;
 }
 
 struct splicing {

@@ -99,6 +99,8 @@ struct sock_ops {
 	/* FIONREAD and SIOCOUTQ: bytes, or -errno. */
 	int (*inq)(struct sock *sk, int fd);
 	int (*outq)(struct sock *sk, int fd);
+	/* Bytes that a send takes now without a wait, or fewer.  0, or NULL: it may take none. */
+	size_t (*room)(struct sock *sk, int fd);
 
 	/* The POLL* bits that hold now. */
 	unsigned (*events)(struct sock *sk, int fd);

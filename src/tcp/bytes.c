@@ -30,6 +30,8 @@ uint32_t snd_space(const struct tcp_conn *c)
 	return used < limit ? limit - used : 0;
 }
 
+uint32_t tcp_room(const struct tcp_conn *c) { return snd_space(c); }
+
 /* TCP_NOTSENT_LOWAT: how many more bytes may wait, besides those that can leave at
  * once.  Return: @room at most */
 uint32_t snd_lowat_space(const struct tcp_conn *c, uint32_t room)

@@ -209,6 +209,8 @@ bool tcp_is_at_mark(const struct tcp_conn *c);
 uint32_t tcp_readable_bytes(const struct tcp_conn *c);
 uint32_t tcp_unacked_bytes(const struct tcp_conn *c);
 uint32_t tcp_unsent_bytes(const struct tcp_conn *c);
+/* Bytes for which the send buffer has room. */
+uint32_t tcp_room(const struct tcp_conn *c);
 
 void tcp_set_user(struct tcp_conn *c, void *user);
 void *tcp_user(const struct tcp_conn *c);

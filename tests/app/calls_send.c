@@ -604,6 +604,37 @@ SCENARIO(splice_in)
 	far_res(x, "far", FAR_RECV, 1000);
 }
 
+#define SPLICED_MAX (64l << 20) /* more than any socket takes */
+
+/* As much as there is room for leaves the pipe, and the rest stays there. */
+SCENARIO(splice_in_waits_for_nothing)
+{
+	long total = 0, r = 1;
+	size_t waits = 0; /* of buf: what the pipe had no place for */
+	uint64_t before = x->sent;
+	int p[2], left = 0, small = 8192;
+
+	if (pipe2(p, O_NONBLOCK) ||
+	    setsockopt(x->fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small)))
+		return;
+	set_nonblock(x->fd);
+	while (r > 0 && total < SPLICED_MAX) {
+		do {
+			if (!waits)
+				made(x, buf, waits = PIPE_BUF);
+			if (write(p[1], buf, waits) == PIPE_BUF)
+				waits = 0;
+		} while (!waits);
+		r = splice(p[0], NULL, x->fd, NULL, n(1 << 20), SPLICE_F_MORE);
+		total += r > 0 ? r : 0;
+	}
+	out(" full=%d", r < 0 && errno == EAGAIN);
+	ioctl(p[0], FIONREAD, &left);
+	x->sent -= waits + (size_t)left;
+	out(" sent=%d", (uint64_t)total == x->sent - before);
+	out(" far=%d", far_do(x, FAR_RECV, total) == total);
+}
+
 SCENARIO(splice_out)
 {
 	int p[2];
@@ -625,6 +656,35 @@ SCENARIO(splice_out)
 	far_do(x, FAR_SHUT, SHUT_WR);
 	settle(x, POLLRDHUP);
 	RES("eof", splice(x->fd, NULL, p[1], NULL, n(10), 0));
+}
+
+/* The pipe takes what it has places for, and what it does not take stays with the socket. */
+SCENARIO(splice_out_to_a_small_pipe)
+{
+	enum { ALL = 20000 };
+	size_t total = 0;
+	long r = 1;
+	int p[2];
+
+	if (pipe(p) || fcntl(p[1], F_SETPIPE_SZ, PIPE_BUF) < 0)
+		return;
+	far_do(x, FAR_SEND, ALL);
+	while (r > 0 && total < ALL) {
+		r = splice(x->fd, NULL, p[1], NULL, n(ALL), 0);
+		if (r > 0 && read(p[0], buf + total, n((size_t)r)) == r)
+			total += (size_t)r;
+	}
+	res("total", (long)total);
+	got(x, buf, (long)total);
+	on_signal(SIGPIPE, SA_RESTART);
+	close(p[0]);
+	far_do(x, FAR_SEND, 10);
+	settle(x, POLLIN);
+	RES("nobody", splice(x->fd, NULL, p[1], NULL, n(10), 0));
+	out(" signals=%d", signals);
+	r = recv(x->fd, buf, n(10), 0);
+	res("recv", r);
+	got(x, buf, r);
 }
 
 SCENARIO(splice_bad)

@@ -7,6 +7,7 @@
  * byte, so that the program asks again (sock.is_kept).
  */
 #include <errno.h>
+#include <limits.h>
 #include <linux/sockios.h>
 #include <stdint.h>
 #include <sys/ioctl.h>
@@ -15,8 +16,9 @@
 #include "base/libc.h"
 #include "base/log.h"
 #include "base/nocancel.h"
-#include "proto/shm/shm.h"
+#include "proto/shm/tx.h"
 #include "sock/arena.h"
+#include "sock/idle.h"
 #include "sock/shared.h"
 
 void shm_broken(struct sock *sk, int fd, const char *why)
@@ -97,6 +99,22 @@ static int outq_of_ring(const struct shm_conn *c)
 
 	return used > c->tx.size / 2 ? (int)(used - c->tx.size / 2)
 				     : (int)c->corked_bytes;
+}
+
+size_t shm_room(struct sock *sk, int fd)
+{
+	size_t n = 0;
+
+	if (unlikely(!sock_look_tx(sk)))
+		return 0;
+	if (!shm_w(sk)->tx_ring)
+		n = idle_room(fd);
+	else if (ring_tx_refresh(&shm_of(sk)->tx)) /* the send tells it */
+		n = PIPE_BUF;
+	else if (!tx_is_full(sk)) /* one record */
+		n = MIN(ring_tx_room(&shm_of(sk)->tx), TX_CHUNK);
+	sock_unlock_tx(sk);
+	return n;
 }
 
 /*

@@ -242,6 +242,7 @@ void shm_exit(struct sock *sk, int fd);  /* the last process ends */
 /* ctl.c */
 int shm_inq(struct sock *sk, int fd); /* FIONREAD */
 int shm_outq(struct sock *sk, int fd);
+size_t shm_room(struct sock *sk, int fd);
 /* The peer did something that the protocol forbids: reset the connection. */
 void shm_broken(struct sock *sk, int fd, const char *why);
 

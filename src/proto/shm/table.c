@@ -139,6 +139,7 @@ static void sync_calls(struct sock *sk, int fd)
 	.error_later = error_later, .is_ready = shm_is_ready,                  \
 	.sleep = shm_sleep, .enter = not_held, .leave = not_let_go,            \
 	.is_due = never_due, .inq = shm_inq, .outq = shm_outq,                 \
+	.room = shm_room,                                                      \
 	.events = shm_events, .events_now = look, .watch = shm_watch,          \
 	.arm = shm_arm_for, .anchor_event = shm_anchor_event,                  \
 	.next_ns = shm_next_ns, .opt_changed = shm_opt_changed,                \

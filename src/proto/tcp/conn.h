@@ -102,6 +102,7 @@ ssize_t moved_send(struct sock *sk, int fd, const struct iovec *iov, size_t n,
 		   int flags);
 int moved_inq(struct sock *sk, int fd);
 int moved_outq(struct sock *sk, int fd);
+size_t moved_room_now(struct sock *sk, int fd);
 
 /* wait.c */
 unsigned moved_events(struct sock *sk, int fd);

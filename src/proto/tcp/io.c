@@ -247,3 +247,17 @@ int moved_outq(struct sock *sk, int fd)
 
 	return n == -ESTALE ? sock_ops(sk)->outq(sk, fd) : n;
 }
+
+size_t moved_room_now(struct sock *sk, int fd)
+{
+	SOCK_GUARD_TX(sk);
+	struct moved *m = moved_of(sk);
+
+	if (sock_mode(sk) != SOCK_TCP || !m)
+		return 0;
+	wire_lock();
+	wire_turn();
+	size_t n = MIN(moved_room(m), tcp_room(m->c));
+	wire_unlock();
+	return n;
+}

@@ -238,6 +238,7 @@ const struct sock_ops tcp_ops = {
 	.is_due = never_due,
 	.inq = moved_inq,
 	.outq = moved_outq,
+	.room = moved_room_now,
 	.events = moved_events,
 	.events_now = moved_events,
 	.watch = watch,
