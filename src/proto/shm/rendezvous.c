@@ -23,6 +23,10 @@
 #define BACKLOG 8        /* strangers that may stand before the peer */
 #define ANNOUNCE_TRIES 4 /* names, of which strangers may take some */
 #define SCM_MAX_FDS 253  /* of one message: linux/net/scm.h */
+/* Of a message: what the kernel itself puts in, if the socket has SO_PASSCRED or SO_PASSSEC. */
+#define LABEL_MAX 4096
+#define CREDENTIALS_SPACE                                                      \
+	(CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(LABEL_MAX))
 #define NAME_PREFIX "osf8/"
 #define NAME_LEN (sizeof(NAME_PREFIX) - 1 + NOTICE_BITS / 4)
 
@@ -344,7 +348,8 @@ int hello_recv(int channel, struct hello *h, int *fds)
 {
 	union {
 		struct cmsghdr align;
-		char buf[CMSG_SPACE(SCM_MAX_FDS * sizeof(int))];
+		char buf[CREDENTIALS_SPACE +
+			 CMSG_SPACE(SCM_MAX_FDS * sizeof(int))];
 	} control;
 	int got[SCM_MAX_FDS];
 	struct iovec iov = { h, sizeof(*h) };
@@ -361,7 +366,9 @@ int hello_recv(int channel, struct hello *h, int *fds)
 		return -EBADMSG;
 	/* There is room for as many descriptors as the kernel lets a message
 	 * have.  If there were less, the kernel would close the others here and
-	 * now. */
+	 * now.  The kernel puts the sender's credentials and label before them, on
+	 * a socket that discard_channel() has looked at, or that a process with
+	 * the same socket has set so. */
 	ssize_t n = receive_passed(channel, &msg, got, &n_fds);
 	if (n < 0)
 		return errno == ECONNRESET ? -EPIPE : -errno;
