@@ -48,11 +48,13 @@ static int timeout_ms(void)
 
 static void sleep_for_packets(int ms)
 {
-	struct pollfd fds[6] = {
-		{ wire.fd, POLLIN, 0 },        { wire.bell, POLLIN, 0 },
-		{ wire.mail, POLLIN, 0 },      { wire.fds[0], POLLIN, 0 },
-		{ wire.bridge_fd, POLLIN, 0 }, { wire.group_set, POLLIN, 0 }
-	};
+	struct pollfd fds[6] = { { wire.fd, POLLIN, 0 },
+				 { wire.bell, POLLIN, 0 },
+				 { load_rlx(&wire.is_deaf) ? -1 : wire.mail,
+				   POLLIN, 0 },
+				 { wire.fds[0], POLLIN, 0 },
+				 { wire.bridge_fd, POLLIN, 0 },
+				 { wire.group_set, POLLIN, 0 } };
 	uint64_t n;
 
 	if (libc.poll(fds, ARRAY_LEN(fds), ms) > 0 && fds[1].revents)

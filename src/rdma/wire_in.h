@@ -13,6 +13,7 @@ struct wire {
 	    [N_SOCKETS]; /* UDP, bound to ROCE_PORT; all processes have them */
 	int fd;          /* of these, the one with packets for this process */
 	int mail;        /* unix: from other processes (wire_port.c) */
+	bool is_deaf;    /* descriptors came there: it is not read any more */
 	bool is_v6;      /* it carries both; else IPv4 alone */
 	uint32_t ifindex;
 	int group_set; /* epoll: sockets of groups (wire_group.c); -1: none */

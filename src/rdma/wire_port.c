@@ -17,6 +17,12 @@
  * For that each process has a unix socket with a name, osf-roce/BLOCK.  Anybody may send to
  * it.  The kernel says which user the sender is, and the process drops what other users
  * send.
+ *
+ * No descriptor comes that way: to let go of a stranger's socket may take a minute
+ * (SO_LINGER), and this is the program's thread.  From Linux 6.16 on the kernel refuses them
+ * to the sender.  Before that, a process that finds a message with descriptors does not
+ * receive it, and reads its mail no more.  The sockets of the port come to a socket that is
+ * connected to who was asked, so that nobody else can send to it.
  */
 #include <errno.h>
 #include <linux/filter.h>
@@ -34,10 +40,16 @@
 #include "proto/shm/trust.h"
 #include "rdma/wire_in.h"
 
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83 /* Linux 6.16 */
+#endif
 #define MAGIC 0x65636f72u
 #define QUEUE_BYTES (4 << 20)
 #define ANSWER_MS 200
 #define OPENING_NS NS_PER_S
+#define LEFT_OPEN_MAX 16 /* sockets that strangers have sent descriptors to */
+
+static uint32_t n_left_open; /* the caller of wire_open_port() holds a lock */
 
 enum { MAIL_WANT = 1, MAIL_GIVE, MAIL_PACKETS };
 
@@ -57,17 +69,22 @@ static socklen_t name_of(struct sockaddr_un *un, const char *what)
 			   (size_t)n);
 }
 
-static int bind_name(const char *what)
+/* A unix socket with that name, or with one of the kernel's choice.  Each message says who
+ * has sent it. */
+static int mail_socket(const struct sockaddr_un *un, socklen_t len,
+		       bool takes_descriptors)
 {
-	struct sockaddr_un un;
-	socklen_t len = name_of(&un, what);
-	int on = 1, fd = libc.socket(
-			AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int on = 1, off = 0,
+	    fd = libc.socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC,
+			     0);
 
 	if (fd < 0)
 		return -errno;
+	if (!takes_descriptors)
+		(void)libc.setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &off,
+				      sizeof(off));
 	if (libc.setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) ||
-	    libc.bind(fd, (struct sockaddr *)&un, len)) {
+	    libc.bind(fd, (const struct sockaddr *)un, len)) {
 		int err = -errno;
 
 		libc.close(fd);
@@ -217,11 +234,20 @@ static int make_if_free(int *fds)
  * Mail.
  */
 
-/* Who sent it, or why it is not heard.  Descriptors that came with it are in @fds, or closed. */
-static bool read_control(struct msghdr *msg, int *fds)
-{
-	bool is_ours = false, has_all = false;
+/* What the kernel says of a message, and of descriptors as many as there is room for. */
+union mail_control {
+	char bytes[CMSG_SPACE(sizeof(struct ucred)) +
+		   CMSG_SPACE(N_SOCKETS * sizeof(int))];
+	struct cmsghdr aligned;
+};
+#define ROOM_FOR_SENDER CMSG_SPACE(sizeof(struct ucred))
 
+/* Does a user send it whom we trust?  *@n_fds: descriptors that have come, to @fds. */
+static bool read_control(struct msghdr *msg, int *fds, size_t *n_fds)
+{
+	bool is_ours = false;
+
+	*n_fds = 0;
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c;
 	     c = CMSG_NXTHDR(msg, c)) {
 		if (c->cmsg_level != SOL_SOCKET)
@@ -230,47 +256,58 @@ static bool read_control(struct msghdr *msg, int *fds)
 			struct ucred who;
 
 			memcpy(&who, CMSG_DATA(c), sizeof(who));
-			is_ours = who.uid == geteuid();
+			is_ours = trust_allows(who.uid);
 		} else if (c->cmsg_type == SCM_RIGHTS) {
-			size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-
-			memcpy(fds, CMSG_DATA(c), n * sizeof(int));
-			has_all = n == N_SOCKETS;
+			*n_fds = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+			memcpy(fds, CMSG_DATA(c), *n_fds * sizeof(int));
 		}
 	}
-	if (!is_ours || !has_all)
-		close_all(fds);
 	return is_ours;
+}
+
+/* The next message, which stays there: is it of a user whom we trust, and has it
+ * descriptors?  False: there is none. */
+static bool look(int fd, bool *is_ours, bool *has_fds)
+{
+	char byte;
+	struct iovec iov = { &byte, 1 };
+	union mail_control control;
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = &control,
+			      .msg_controllen = ROOM_FOR_SENDER };
+	size_t n_fds;
+
+	if (libc.recvmsg(fd, &msg, MSG_PEEK | MSG_DONTWAIT) < 0)
+		return false;
+	*is_ours = read_control(&msg, NULL, &n_fds);
+	*has_fds = msg.msg_flags & MSG_CTRUNC;
+	return true;
 }
 
 /* One message.  Bytes behind its head, or -1: there is none, or it is a stranger's. */
 static ssize_t receive_mail(struct mail *m, void *bytes, size_t size,
-			    struct sockaddr_un *from, socklen_t *from_len,
-			    int *fds)
+			    struct sockaddr_un *from, socklen_t *from_len)
 {
 	struct iovec iov[2] = { { m, sizeof(*m) }, { bytes, size } };
-	union {
-		char bytes[CMSG_SPACE(sizeof(struct ucred)) +
-			   CMSG_SPACE(N_SOCKETS * sizeof(int))];
-		struct cmsghdr aligned;
-	} control;
 	struct msghdr msg = { .msg_name = from,
 			      .msg_namelen = sizeof(*from),
 			      .msg_iov = iov,
-			      .msg_iovlen = 2,
-			      .msg_control = &control,
-			      .msg_controllen = sizeof(control) };
+			      .msg_iovlen = 2 };
+	bool is_ours, has_fds;
 
-	for (uint32_t i = 0; i < N_SOCKETS; i++)
-		fds[i] = -1;
-	ssize_t n =
-	    libc.recvmsg(wire.mail, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	if (wire.is_deaf || !look(wire.mail, &is_ours, &has_fds))
+		return -1;
+	if (has_fds) {
+		store_rlx(&wire.is_deaf, true);
+		libc.shutdown(wire.mail, SHUT_RD);
+		return -1;
+	}
+	ssize_t n = libc.recvmsg(wire.mail, &msg, MSG_DONTWAIT);
 	if (n < 0)
 		return -1;
-	bool is_ours = read_control(&msg, fds);
 	if (!is_ours || n < (ssize_t)sizeof(*m) || m->magic != MAGIC ||
 	    msg.msg_flags & MSG_TRUNC) {
-		close_all(fds);
 		m->kind = 0;
 		return 0;
 	}
@@ -306,13 +343,11 @@ bool wire_read_mail(uint8_t *bytes, size_t size, struct wire_packets *out)
 	struct sockaddr_un from;
 	socklen_t len = 0;
 	struct mail m;
-	int fds[N_SOCKETS];
-	ssize_t n = receive_mail(&m, bytes, size, &from, &len, fds);
+	ssize_t n = receive_mail(&m, bytes, size, &from, &len);
 
 	out->n = 0;
 	if (n < 0)
 		return false;
-	close_all(fds); /* nobody was asked */
 	if (m.kind == MAIL_WANT && len > sizeof(sa_family_t))
 		give(&from, len);
 	if (m.kind == MAIL_PACKETS && m.part)
@@ -352,27 +387,80 @@ void wire_forward(const struct wire_packets *p, uint32_t block)
  * Opening.
  */
 
-/* Ask the process with name @who. */
+/* If descriptors are queued there, to close the socket might sleep: it stays open. */
+static void ask_close(int fd)
+{
+	bool is_ours, has_fds;
+	char byte;
+
+	libc.shutdown(fd, SHUT_RD); /* nothing more comes */
+	while (look(fd, &is_ours, &has_fds)) {
+		if (has_fds) {
+			n_left_open++;
+			return;
+		}
+		(void)libc.recv(fd, &byte, 1, MSG_DONTWAIT);
+	}
+	libc.close(fd);
+}
+
+/* A socket to which only the process with name @who can send, or -errno. */
+static int ask_socket(const char *who)
+{
+	const struct sockaddr_un any = { .sun_family = AF_UNIX };
+	struct sockaddr_un un;
+	socklen_t len = name_of(&un, who);
+	int fd = mail_socket(&any, sizeof(any.sun_family), true);
+
+	if (fd >= 0 && libc.connect(fd, (struct sockaddr *)&un, len)) {
+		int err = -errno;
+
+		ask_close(fd);
+		return err;
+	}
+	return fd;
+}
+
+/* What it has answered: true with the port's sockets in @fds. */
+static bool take_answer(int fd, int *fds)
+{
+	struct mail m = { 0 };
+	struct iovec iov = { &m, sizeof(m) };
+	union mail_control control;
+	struct msghdr msg = { .msg_iov = &iov,
+			      .msg_iovlen = 1,
+			      .msg_control = &control,
+			      .msg_controllen = sizeof(control) };
+	bool is_ours, has_fds;
+	size_t n_fds;
+
+	if (!look(fd, &is_ours, &has_fds) || !is_ours || !has_fds)
+		return false;
+	for (uint32_t i = 0; i < N_SOCKETS; i++)
+		fds[i] = -1;
+	if (libc.recvmsg(fd, &msg, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0)
+		return false;
+	(void)read_control(&msg, fds, &n_fds);
+	if (m.magic == MAGIC && m.kind == MAIL_GIVE && n_fds == N_SOCKETS)
+		return true;
+	close_all(fds);
+	return false;
+}
+
+/* Ask the process with name @who, which may be a stranger's. */
 static bool ask(const char *who, int *fds)
 {
 	const struct mail want = { .magic = MAGIC, .kind = MAIL_WANT };
-	uint64_t until = now_ns() + ANSWER_MS * NS_PER_MS, now;
-	struct pollfd pfd = { wire.mail, POLLIN, 0 };
-	struct sockaddr_un from;
-	struct mail m;
-	socklen_t len;
+	int fd = n_left_open < LEFT_OPEN_MAX ? ask_socket(who) : -1;
+	struct pollfd pfd = { fd, POLLIN, 0 };
 
-	if (!send_mail(&want, NULL, 0, who))
+	if (fd < 0)
 		return false;
-	while ((now = now_ns()) < until) {
-		libc.poll(&pfd, 1, (int)((until - now) / NS_PER_MS) + 1);
-		if (receive_mail(&m, &(char){ 0 }, 1, &from, &len, fds) < 0)
-			continue;
-		if (m.kind == MAIL_GIVE && fds[0] >= 0)
-			return true;
-		close_all(fds);
-	}
-	return false;
+	bool has = libc.send(fd, &want, sizeof(want),
+			     MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 &&
+		   libc.poll(&pfd, 1, ANSWER_MS) > 0 && take_answer(fd, fds);
+	ask_close(fd);
+	return has;
 }
 
 /* Calls @visit with the name of each other process, until it returns true. */
@@ -453,35 +541,52 @@ static bool is_v6_socket(int fd)
 	return family == AF_INET6;
 }
 
-/* One process at a time opens the port. */
+/* One process at a time opens the port.  Nobody can send to the socket, or connect to it.
+ * -EADDRINUSE: it has been somebody else's turn for long, perhaps a stranger's, who is not to
+ * stop us. */
 static int take_turn(void)
 {
 	uint64_t until = now_ns() + OPENING_NS;
-	int fd;
+	struct sockaddr_un un;
+	socklen_t len = name_of(&un, "opening");
+	int err, fd = libc.socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	while ((fd = bind_name("opening")) == -EADDRINUSE && now_ns() < until)
+	if (fd < 0)
+		return -errno;
+	while (
+	    (err = libc.bind(fd, (struct sockaddr *)&un, len) ? -errno : 0) ==
+		-EADDRINUSE &&
+	    now_ns() < until)
 		usleep(1000);
-	return fd;
+	if (!err)
+		return fd;
+	libc.close(fd);
+	return err;
 }
 
 int wire_open_port(void)
 {
 	struct self *s = self_get();
+	struct sockaddr_un un;
 	char name[16];
 	int fds[N_SOCKETS];
 
 	if (!s)
 		return -errno;
 	snprintf(name, sizeof(name), "%u", s->block);
+	socklen_t len = name_of(&un, name);
 	if (wire.mail < 0)
-		wire.mail = bind_name(name);
-	int turn = wire.mail < 0 ? wire.mail : take_turn();
-	if (turn < 0)
+		wire.mail = mail_socket(&un, len, false);
+	if (wire.mail < 0)
+		return wire.mail;
+	int turn = take_turn();
+	if (turn < 0 && turn != -EADDRINUSE)
 		return turn;
 	int err = make_if_free(fds);
 	if (err == -EADDRINUSE && ask_all(fds))
 		err = is_our_port(fds[0]) ? 0 : -EADDRINUSE;
-	libc.close(turn);
+	if (turn >= 0)
+		libc.close(turn);
 	if (err)
 		return err;
 	wire.is_v6 = is_v6_socket(fds[0]);
