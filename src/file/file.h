@@ -201,6 +201,8 @@ void file_before_fork(void);
 void file_drop_port(void);
 /* This process is about to execute another program, or to start one. */
 void file_before_exec(char *const *argv, char *const *envp);
+/* It could not: its listeners are announced again. */
+void file_exec_failed(void);
 /* @acts: posix_spawn()'s file actions or NULL, known by their address alone. */
 void file_before_spawn(const void *acts, char *const *argv, char *const *envp);
 void file_spawn_dup2(const void *acts, int fd);

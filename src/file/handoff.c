@@ -291,6 +291,21 @@ static void hand_off_held(struct file *f, int fd, enum named named)
 	fds_close(held);
 }
 
+/* exec() closes what an upgrade has open, and what announces a listener.  Anybody may have queued
+ * descriptors there that take long to close, so they are closed as they always are.  If other
+ * processes have them, too, exec() does not let go of them. */
+static uint32_t n_unannounced;
+static void close_before_exec(struct file *f, int fd)
+{
+	if (f->kind != FILE_SOCK || sock_procs(f->sk) > 1)
+		return;
+	if (f->sk->st->listening && load_rlx(&f->sk->announce_fd) > 0) {
+		fetch_add(&n_unannounced, 1u);
+		ops_unannounce(f->sk);
+	} else if (ops_spare_fds(f->sk, fd, OSF_REASON_PASSED))
+		file_sync(f, fd);
+}
+
 static void walk(char *const *argv, char *const *envp, bool is_exec)
 {
 	int saved = errno;
@@ -323,6 +338,8 @@ static void walk(char *const *argv, char *const *envp, bool is_exec)
 		else if (is_exec && f->kind == FILE_SOCK &&
 			 (sock_procs(f->sk) == 1 || sock_was_used(f->sk)))
 			anchor_clear(f->sk, fd);
+		if (is_exec)
+			close_before_exec(f, fd);
 		file_put(f);
 	}
 	errno = saved;
@@ -332,6 +349,24 @@ void file_before_exec(char *const *argv, char *const *envp)
 {
 	walk(argv, envp, true);
 	port_leave(OSF_REASON_PASSED);
+}
+
+void file_exec_failed(void)
+{
+	int saved = errno;
+
+	if (!xchg(&n_unannounced, 0u))
+		return;
+	for (int fd = file_next(0); fd >= 0; fd = file_next(fd + 1)) {
+		struct file *f = file_get_any(fd);
+
+		if (!f)
+			continue;
+		if (f->kind == FILE_SOCK && f->sk->st->listening)
+			ops_announce(f->sk, fd);
+		file_put(f);
+	}
+	errno = saved;
 }
 
 /*
@@ -407,7 +442,7 @@ COLD bool file_spare_fds(void)
 		if (!f)
 			continue;
 		if (f->kind == FILE_SOCK && sock_procs(f->sk) == 1 &&
-		    ops_spare_fds(f->sk, fd)) {
+		    ops_spare_fds(f->sk, fd, OSF_REASON_NO_MEMORY)) {
 			any = true;
 			file_sync(f, fd);
 		}

@@ -192,11 +192,12 @@ static void tell_modules(struct sock *sk, int fd, int backlog, bool streams)
 		    streams);
 }
 
-static void announce(struct sock *sk, int fd, bool is_kernel)
+void ops_announce(struct sock *sk, int fd)
 {
 	if (sk->announce_fd > 0)
 		return;
-	int a = shm_announce(fd, is_kernel);
+	int a = shm_announce(fd, sock_mode(sk) == SOCK_KERNEL ||
+				     !shm_config.enabled);
 
 	sk->announce_fd = a > 0 ? a : 0;
 }
@@ -215,13 +216,13 @@ void ops_listening(struct sock *sk, int fd, int backlog, bool streams)
 	if (sock_mode(sk) == SOCK_KERNEL) {
 		/* Announce it, so that connecting sides know it is an osf
 		 * socket.  Accepted sockets report the same reason. */
-		announce(sk, fd, true);
+		ops_announce(sk, fd);
 		return;
 	}
 	sock_set_reason(sk, OSF_REASON_LISTENER);
 	if (registry_any())
 		tell_modules(sk, fd, backlog, streams && sock_procs(sk) == 1);
-	announce(sk, fd, !shm_config.enabled);
+	ops_announce(sk, fd);
 }
 
 static void note_accepted(struct sock *sk, int fd, struct sock *listener,

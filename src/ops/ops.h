@@ -77,8 +77,9 @@ void ops_let_go(struct sock *sk, int fd);
  * possible; 0: none. */
 #define OPS_UPGRADE_FDS 2
 void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS]);
-/* The program needs descriptors.  True: @sk closed some and stays on TCP. */
-bool ops_spare_fds(struct sock *sk, int fd);
+/* An upgrade of @sk may have no descriptors any more.  True: it had some, which are closed, and
+ * @sk stays on TCP. */
+bool ops_spare_fds(struct sock *sk, int fd, enum osf_reason why);
 /* Close descriptors of no socket; then no connection is upgraded any more. */
 bool ops_spare_own_fds(void);
 /* A child will have @sk, too. */
@@ -96,6 +97,8 @@ void ops_after_fork(void);
 /* The process gives up authority: leave what forks share. */
 void ops_unshare(void);
 
+/* Announce @sk, a listener, if it is not yet. */
+void ops_announce(struct sock *sk, int fd);
 /* Withdraw the announcement of @sk, a listener. */
 void ops_unannounce(struct sock *sk);
 /* Leave @sk to the kernel for good, from mode YOUNG.  False: it is not young,

@@ -50,11 +50,14 @@ void ops_upgrade_fds(const struct sock *sk, int32_t fds[OPS_UPGRADE_FDS])
 	fds[1] = load_rlx(&shm_of(sk)->channel_fd);
 }
 
-bool ops_spare_fds(struct sock *sk, int fd)
+bool ops_spare_fds(struct sock *sk, int fd, enum osf_reason why)
 {
-	if (load_rlx(&shm_of(sk)->proposal_fd) > 0)
-		return ops_keep_kernel(sk, OSF_REASON_NO_MEMORY);
-	return sock_mode(sk) == SOCK_PENDING && shm_pending_drop(sk, fd);
+	int32_t fds[OPS_UPGRADE_FDS];
+
+	ops_upgrade_fds(sk, fds);
+	if (sock_mode(sk) == SOCK_PENDING)
+		return shm_pending_drop(sk, fd, why);
+	return (fds[0] > 0 || fds[1] > 0) && ops_keep_kernel(sk, why);
 }
 
 bool ops_spare_own_fds(void)

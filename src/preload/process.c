@@ -147,6 +147,13 @@ static void before_exec(char *const argv[], char *const envp[])
 	file_before_exec(argv, envp);
 }
 
+/* exec() has returned, so it has failed. */
+static int after_exec(int r)
+{
+	file_exec_failed();
+	return r;
+}
+
 static void before_spawn(const posix_spawn_file_actions_t *acts,
 			 char *const argv[], char *const envp[])
 {
@@ -157,7 +164,7 @@ static void before_spawn(const posix_spawn_file_actions_t *acts,
 OSF_API int execve(const char *path, char *const argv[], char *const envp[])
 {
 	before_exec(argv, envp);
-	return libc.execve(path, argv, envp);
+	return after_exec(libc.execve(path, argv, envp));
 }
 
 OSF_API int execv(const char *path, char *const argv[])
@@ -168,7 +175,7 @@ OSF_API int execv(const char *path, char *const argv[])
 OSF_API int execvpe(const char *file, char *const argv[], char *const envp[])
 {
 	before_exec(argv, envp);
-	return libc.execvpe(file, argv, envp);
+	return after_exec(libc.execvpe(file, argv, envp));
 }
 
 OSF_API int execvp(const char *file, char *const argv[])
@@ -179,14 +186,14 @@ OSF_API int execvp(const char *file, char *const argv[])
 OSF_API int fexecve(int fd, char *const argv[], char *const envp[])
 {
 	before_exec(argv, envp);
-	return libc.fexecve(fd, argv, envp);
+	return after_exec(libc.fexecve(fd, argv, envp));
 }
 
 OSF_API int execveat(int dir, const char *path, char *const argv[],
 		     char *const envp[], int flags)
 {
 	before_exec(argv, envp);
-	return libc.execveat(dir, path, argv, envp, flags);
+	return after_exec(libc.execveat(dir, path, argv, envp, flags));
 }
 
 /* The arguments of execl() as execv() wants them.  NULL, E2BIG or ENOMEM. */

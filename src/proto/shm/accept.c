@@ -202,13 +202,13 @@ void shm_pending_follow(struct sock *sk, int fd) { candidate_step(sk, fd); }
 
 /* The process needs the candidate's descriptors.  Return true if the
  * connection is back with the kernel. */
-bool shm_pending_drop(struct sock *sk, int fd)
+bool shm_pending_drop(struct sock *sk, int fd, enum osf_reason why)
 {
 	if (!sock_take_mode(sk, SOCK_PENDING))
 		return false;
 	bool dropped = revoke_segment(sk);
 	if (dropped)
-		candidate_end(sk, fd, OSF_REASON_NO_MEMORY);
+		candidate_end(sk, fd, why);
 	sock_unlock_both(sk);
 	return dropped;
 }

@@ -118,7 +118,7 @@ void shm_pending_step(struct sock *sk, int fd);
 void shm_pending_follow(struct sock *sk, int fd);
 /* The same, but leave PENDING now: either upgrade or fall back. */
 void shm_pending_decide(struct sock *sk, int fd);
-bool shm_pending_drop(struct sock *sk, int fd);
+bool shm_pending_drop(struct sock *sk, int fd, enum osf_reason why);
 /* The process is about to fork: young again, if nothing stands against it. */
 void shm_pending_undo(struct sock *sk, int fd);
 void shm_sndbuf_changed(struct sock *sk, int fd);
