@@ -15,6 +15,10 @@
  *     accepting connections for shared memory;
  *   - what is left of the parent's memory is unmapped.
  *
+ * A process that no other one has forked shares nothing in this way, but it may be about to share
+ * memory with a peer.  The unix sockets that are open for that tell the peer who the process was
+ * when it made them.  So they are withdrawn, and new ones tell who it is.
+ *
  * Other threads may be inside calls on these sockets, or this thread may be, if a signal
  * handler brought us here.  Then the connections go back, and the memory stays mapped
  * until the process gives up more.
@@ -148,7 +152,15 @@ static void unshare_one(struct file *f, int fd)
 
 bool file_may_unshare(void)
 {
-	return (arena_inherits() || port_is_open()) && !file_has_left();
+	return (arena_inherits() || port_is_open() || ops_had_offers()) &&
+	       !file_has_left();
+}
+
+static void withdraw(struct file *f, int fd)
+{
+	sock_await_move(f->sk);
+	ops_withdraw(f->sk, fd);
+	file_sync(f, fd);
 }
 
 void file_unshare(void)
@@ -157,6 +169,10 @@ void file_unshare(void)
 
 	file_drop_port();
 	ops_unshare();
+	if (ops_had_offers() && !file_has_left()) {
+		ops_forget_offers();
+		walk(is_sock, withdraw);
+	}
 	if (!arena_inherits() || file_has_left())
 		return;
 	hold_reap();

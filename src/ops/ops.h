@@ -96,6 +96,12 @@ void ops_after_fork(void);
 
 /* The process gives up authority: leave what forks share. */
 void ops_unshare(void);
+/* It gives up authority: withdraw what an upgrade of @sk has open, which tells the peer who the
+ * process was.  If a thread is inside a call on @sk, it stays. */
+void ops_withdraw(struct sock *sk, int fd);
+/* May any socket have that?  Yes, if there was some since ops_forget_offers(). */
+bool ops_had_offers(void);
+void ops_forget_offers(void);
 
 /* Announce @sk, a listener, if it is not yet. */
 void ops_announce(struct sock *sk, int fd);

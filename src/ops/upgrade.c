@@ -96,4 +96,22 @@ void ops_after_fork(void)
 
 void ops_unshare(void) { history_alone(); }
 
+bool ops_had_offers(void) { return shm_had_offers(); }
+void ops_forget_offers(void) { shm_forget_offers(); }
+
+void ops_withdraw(struct sock *sk, int fd)
+{
+	int32_t fds[OPS_UPGRADE_FDS];
+
+	ops_upgrade_fds(sk, fds);
+	if (fds[0] <= 0 && fds[1] <= 0)
+		return;
+	if (sock_mode(sk) == SOCK_PENDING)
+		shm_pending_drop(sk, fd, OSF_REASON_OTHER_UID);
+	else if (sock_start_moving(sk)) {
+		shm_withdraw(sk, fd);
+		sock_set_mode(sk, SOCK_YOUNG);
+	}
+}
+
 void ops_will_lend(void) { shm_config.lends = true; }

@@ -122,7 +122,7 @@ static void before_prctl(long option, unsigned long a, unsigned long b)
 	    (a == SECCOMP_MODE_STRICT ||
 	     (a == SECCOMP_MODE_FILTER && !is_bad_ptr(b))))
 		file_leave(OSF_REASON_SECCOMP);
-	else if (unlikely(file_may_unshare()) && is_about_caps(option, a))
+	else if (is_about_caps(option, a) && file_may_unshare())
 		file_unshare();
 }
 

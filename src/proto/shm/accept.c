@@ -75,6 +75,7 @@ int shm_accept(struct sock *sk, int fd)
 {
 	int refused;
 
+	upgrade_will_offer();
 	if (shm_of(sk)->refusal && !is_gone(sk)) {
 		sock_set_mode(sk, SOCK_YOUNG);
 		return 0;

@@ -112,6 +112,12 @@ int shm_proposal_advance(struct sock *sk,
 			 int fd);        /* 1 upgraded, 0 not yet, -errno */
 int shm_accept(struct sock *sk, int fd); /* 1 pending, 0 no proposal, -errno */
 void shm_proposal_close(struct sock *sk, int fd); /* @fd: -1 if not at hand */
+/* The same, of a process that is about to be somebody else: its unix sockets go on telling the
+ * peer who it was.  Other holders of @sk keep theirs.  The socket may make a new proposal. */
+void shm_withdraw(struct sock *sk, int fd);
+/* Has any socket had such a unix socket since shm_forget_offers()? */
+bool shm_had_offers(void);
+void shm_forget_offers(void);
 /* PENDING: has the peer mapped the segment?  Caller holds both locks. */
 void shm_pending_step(struct sock *sk, int fd);
 /* The peer has: leave PENDING, unless there is an error to report first. */

@@ -95,8 +95,15 @@ static bool take_segment(const struct sock *sk, int fd)
 		       upgrade_says(fd));
 }
 
+static uint32_t had_offers;
+
+bool shm_had_offers(void) { return load_rlx(&had_offers); }
+void shm_forget_offers(void) { store_rlx(&had_offers, 0u); }
+void upgrade_will_offer(void) { store_rlx(&had_offers, 1u); }
+
 int shm_propose(struct sock *sk, int fd)
 {
+	upgrade_will_offer();
 	int s = proposal_listen(fd, &shm_of(sk)->notice);
 	upgrade_hide_rate(sk);
 
@@ -126,6 +133,23 @@ void shm_proposal_close(struct sock *sk, int fd)
 	store_rlx(&c->proposal_fd, 0);
 	c->channel_fd = 0;
 	upgrade_hide_rate(sk);
+}
+
+void shm_withdraw(struct sock *sk, int fd)
+{
+	struct shm_conn *c = shm_of(sk);
+
+	c->refusal = 0;
+	if (sock_procs(sk) == 1) {
+		shm_proposal_close(sk, fd);
+		return;
+	}
+	if (c->proposal_fd > 0)
+		fds_close(c->proposal_fd);
+	if (c->channel_fd > 0)
+		fds_close(c->channel_fd);
+	store_rlx(&c->proposal_fd, 0);
+	c->channel_fd = 0;
 }
 
 /* It has been revoked: undo what was prepared.  Nobody else is inside. */

@@ -17,6 +17,8 @@
 void upgrade_prepare_anchor(struct sock *sk, int fd);
 /* Point both rings into the segment, for the side in shm_of(sk)->side. */
 void upgrade_init_rings(struct sock *sk, struct seg *seg, uint32_t ring_size);
+/* A unix socket is about to be open for an upgrade: see shm_had_offers(). */
+void upgrade_will_offer(void);
 /* The reason that osf stat shows for a negative errno of a step. */
 enum osf_reason upgrade_reason(int err);
 /* The mode is SHM from now on. */
