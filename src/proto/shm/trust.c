@@ -215,10 +215,13 @@ static int check_namespace(int channel, pid_t pid)
 {
 	int pidfd = -1, saved = errno;
 	socklen_t len = sizeof(pidfd);
+	bool has_ended = false; /* its number may be another's */
 
-	if (libc.getsockopt(channel, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len))
-		pidfd = -1; /* Linux 6.5 */
-	int err = compare_namespaces(pidfd, pid);
+	if (libc.getsockopt(channel, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &len)) {
+		pidfd = -1; /* before Linux 6.5, or there is no process */
+		has_ended = errno == EINVAL || errno == ESRCH;
+	}
+	int err = has_ended ? -ENOSYS : compare_namespaces(pidfd, pid);
 	if (pidfd >= 0)
 		nocancel_close(pidfd);
 	errno = saved;
