@@ -139,20 +139,19 @@ static void sync_calls(struct sock *sk, int fd)
 	.error_later = error_later, .is_ready = shm_is_ready,                  \
 	.sleep = shm_sleep, .enter = not_held, .leave = not_let_go,            \
 	.is_due = never_due, .inq = shm_inq, .outq = shm_outq,                 \
-	.room = shm_room,                                                      \
-	.events = shm_events, .events_now = look, .watch = shm_watch,          \
-	.arm = shm_arm_for, .anchor_event = shm_anchor_event,                  \
-	.next_ns = shm_next_ns, .opt_changed = shm_opt_changed,                \
-	.async_changed = shm_async_changed, .tcp_info = shm_tcp_info,          \
-	.so_error = anchor_so_error, .is_over = shm_is_over,                   \
-	.is_before_mark = shm_is_before_mark, .disconnect = shm_disconnect,    \
-	.shutdown = shut, .close = shm_close, .exit = shm_exit,                \
-	.before_fork = shm_before_fork, .after_fork = unchanged,               \
-	.alone = alone, .export = shm_export, .import = shm_import,            \
-	.repair = shm_repair, .lost = shm_lost, .passthrough = nothing,        \
-	.anchor_moved = shm_anchor_moved, .reset = shm_broken,                 \
-	.fallback_now = shm_fallback_now, .fallback_late = shm_fallback_late,  \
-	.retire = shm_retire
+	.room = shm_room, .events = shm_events, .events_now = look,            \
+	.watch = shm_watch, .arm = shm_arm_for,                                \
+	.anchor_event = shm_anchor_event, .next_ns = shm_next_ns,              \
+	.opt_changed = shm_opt_changed, .async_changed = shm_async_changed,    \
+	.tcp_info = shm_tcp_info, .so_error = anchor_so_error,                 \
+	.is_over = shm_is_over, .is_before_mark = shm_is_before_mark,          \
+	.disconnect = shm_disconnect, .shutdown = shut, .close = shm_close,    \
+	.exit = shm_exit, .before_fork = shm_before_fork,                      \
+	.after_fork = unchanged, .alone = alone, .export = shm_export,         \
+	.import = shm_import, .repair = shm_repair, .lost = shm_lost,          \
+	.passthrough = nothing, .anchor_moved = shm_anchor_moved,              \
+	.reset = shm_broken, .fallback_now = shm_fallback_now,                 \
+	.fallback_late = shm_fallback_late, .retire = shm_retire
 
 const struct sock_ops shm_ops = {
 	.name = "shm",
