@@ -170,11 +170,24 @@ static int go_into_background(void)
 	return 0;
 }
 
+/* Who starts osfd may have a lock or a pipe open, which osfd must not keep, or lack one of
+ * the first three descriptors, whose number must be nothing else's. */
+static void have_three_descriptors(void)
+{
+	int fd;
+
+	do
+		fd = open("/dev/null", O_RDWR);
+	while (fd >= 0 && fd <= STDERR_FILENO);
+	close_range(STDERR_FILENO + 1, ~0u, 0);
+}
+
 int main(int argc, char **argv)
 {
 	static struct server s;
 	struct options o = { 0 };
 
+	have_three_descriptors();
 	argp_parse(&argp, argc, argv, 0, NULL, &o);
 	s.is_on_demand = o.is_on_demand;
 	held_init();

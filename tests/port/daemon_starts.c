@@ -196,6 +196,22 @@ static void an_osfd_in_the_background_hears_sigterm(void **state)
 	osfd_run(&world);
 }
 
+/* Who starts it has a lock, and none of the three descriptors that all programs have. */
+static void an_osfd_in_the_background_keeps_nothing(void **state)
+{
+	char lock[] = "/tmp/osf-lock-XXXXXX";
+
+	close(mkstemp(lock));
+	osfd_kill(SIGTERM);
+	must_run("exec 9>%s && flock 9 && %s port add va <&- >&- 2>&-", lock,
+		 osf_path);
+	must_run("flock -n %s true", lock);
+	must_run("%s port del va", osf_path);
+	unlink(lock);
+	osfd_wait_end();
+	osfd_run(&world);
+}
+
 static void osf_port_starts_osfd_and_ends_it(void **state)
 {
 	osfd_kill(SIGTERM);
@@ -283,6 +299,7 @@ int main(int argc, char **argv)
 		TEST(a_wrong_policy_file_starts_nothing),
 		TEST(old_files_of_ports_go),
 		TEST(an_osfd_in_the_background_hears_sigterm),
+		TEST(an_osfd_in_the_background_keeps_nothing),
 		TEST(osf_port_starts_osfd_and_ends_it),
 		TEST(an_osfd_that_ends_is_none),
 		TEST(osf_port_add_meets_an_osfd_that_ends),
