@@ -249,15 +249,6 @@ static int check_signature(int fd, const struct steer_key *k,
 	return -MSG_E_SIGNED;
 }
 
-void beyond_open(void)
-{
-	static const int protocols[] = { NETLINK_XFRM, NETLINK_SOCK_DIAG,
-					 NETLINK_NETFILTER };
-
-	for (size_t i = 0; i < ARRAY_LEN(protocols); i++)
-		(void)socket_of(protocols[i]);
-}
-
 int beyond_check(int fd, const struct connection *c, struct refusal *why)
 {
 	int err = check_ipsec(why);

@@ -14,9 +14,6 @@
 
 #include "osfd/freeze.h"
 
-/* So that the process needs no socket() later, which it may not be allowed. */
-void beyond_open(void);
-
 /* Return: 0, or with a reason -MSG_E_NAT, -MSG_E_IPSEC or -MSG_E_SIGNED; or another errno:
  * we cannot find out */
 MUST_CHECK int beyond_check(int fd, const struct connection *c,

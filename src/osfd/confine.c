@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <linux/bpf.h>
 #include <linux/capability.h>
+#include <linux/netlink.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <signal.h>
@@ -138,8 +139,8 @@ static int allow_fork(scmp_filter_ctx ctx)
 				SCMP_A0(SCMP_CMP_EQ, fork_flags));
 }
 
-/* The families of sockets: packets, raw segments, questions about devices and, in a worker
- * that has not confined itself yet, about connections. */
+/* The families of sockets: packets, raw segments, questions about devices and, for the
+ * workers, about connections. */
 static int filter_calls(void)
 {
 	static const int families[] = { AF_PACKET, AF_INET, AF_INET6,
@@ -162,6 +163,22 @@ static int filter_calls(void)
 	return err;
 }
 
+/* A worker asks about connections (beyond.c).  A part of the kernel that is not there yet
+ * may be there at the next question. */
+static int allow_questions(scmp_filter_ctx ctx)
+{
+	static const int protocols[] = { NETLINK_XFRM, NETLINK_SOCK_DIAG,
+					 NETLINK_NETFILTER };
+	int err = 0;
+
+	for (size_t i = 0; !err && i < ARRAY_LEN(protocols); i++)
+		err = seccomp_rule_add(
+		    ctx, SCMP_ACT_ALLOW, SCMP_SYS(socket), 2,
+		    SCMP_A0(SCMP_CMP_EQ, AF_NETLINK),
+		    SCMP_A2(SCMP_CMP_EQ, (scmp_datum_t)protocols[i]));
+	return err;
+}
+
 static int filter_worker_calls(void)
 {
 	static const int families[] = { AF_INET, AF_INET6 };
@@ -177,6 +194,8 @@ static int filter_worker_calls(void)
 	if (!err)
 		err = allow_with(ctx, SCMP_SYS(socket), families,
 				 ARRAY_LEN(families));
+	if (!err)
+		err = allow_questions(ctx);
 	if (!err)
 		err = allow_with(ctx, SCMP_SYS(bpf), commands,
 				 ARRAY_LEN(commands));

@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "osfd/beyond.h"
 #include "osfd/channel.h"
 #include "osfd/confine.h"
 #include "osfd/held.h"
@@ -446,7 +445,6 @@ static void begin(struct ports *ports, int osfd_fd, int null_fd)
 	for (int i = 0; i < PROGRAMS_MAX; i++)
 		w.program[i].fd = w.program[i].pid_fd = -1;
 	w.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	beyond_open(); /* it may not later */
 	prctl(PR_SET_NAME, "osfd-worker");
 	if (w.epoll_fd < 0 || watch(&w, osfd_fd, TAG_OSFD, 0) ||
 	    confine_worker() || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)

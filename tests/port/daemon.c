@@ -559,36 +559,6 @@ static void garbage_harms_nobody(void **state)
 	close(root);
 }
 
-static void status_line(const char *key, char *out, size_t size)
-{
-	char path[64], line[256];
-	snprintf(path, sizeof(path), "/proc/%d/status", osfd_pid);
-	FILE *f = fopen(path, "r");
-
-	assert_non_null(f);
-	*out = '\0';
-	while (fgets(line, sizeof(line), f))
-		if (strncmp(line, key, strlen(key)) == 0)
-			snprintf(out, size, "%s", strrchr(line, '\t') + 1);
-	fclose(f);
-}
-
-static void osfd_has_given_up_the_rest(void **state)
-{
-	char value[64];
-
-	status_line("CapEff:", value, sizeof(value));
-	/* NET_BIND_SERVICE 10, NET_ADMIN 12, NET_RAW 13, BPF 39 */
-	assert_int_equal(strtoull(value, NULL, 16),
-			 1ull << 10 | 1ull << 12 | 1ull << 13 | 1ull << 39);
-	status_line("CapBnd:", value, sizeof(value));
-	assert_int_equal(strtoull(value, NULL, 16), 0);
-	status_line("Seccomp:", value, sizeof(value));
-	assert_int_equal(atoi(value), 2);
-	status_line("NoNewPrivs:", value, sizeof(value));
-	assert_int_equal(atoi(value), 1);
-}
-
 /* A port for one connection refuses the second, and takes it when the first has gone. */
 static void no_more_connections_than_the_policy_says(void **state)
 {
@@ -697,7 +667,6 @@ int main(int argc, char **argv)
 		TEST(a_grant_is_its_owners),
 		TEST(hello_comes_first_and_versions_must_fit),
 		TEST(garbage_harms_nobody),
-		TEST(osfd_has_given_up_the_rest),
 		TEST(no_more_connections_than_the_policy_says),
 		TEST(frames_that_find_a_ring_full_are_counted),
 	};

@@ -21,7 +21,11 @@
 const char *osfd_path;
 pid_t osfd_pid;
 
-void osfd_run(const struct world *w)
+static void nothing(void) {}
+
+void osfd_run(const struct world *w) { osfd_run_after(w, nothing); }
+
+void osfd_run_after(const struct world *w, void (*prepare)(void))
 {
 	struct reply hello;
 
@@ -29,6 +33,7 @@ void osfd_run(const struct world *w)
 	osfd_pid = fork();
 	if (!osfd_pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL); /* also where a test fails */
+		prepare();
 		execl(osfd_path, "osfd", "--foreground", "--policy",
 		      "/dev/null", NULL);
 		_exit(127);

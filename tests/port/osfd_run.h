@@ -14,8 +14,9 @@
 extern const char *osfd_path;
 extern pid_t osfd_pid;
 
-/* It listens on return. */
+/* It listens on return.  @prepare: what its process does first */
 void osfd_run(const struct world *w);
+void osfd_run_after(const struct world *w, void (*prepare)(void));
 void osfd_kill(int sig);
 /* Removes the file by which an osfd finds its ports after a crash. */
 void osfd_forget(const struct world *w);
