@@ -17,14 +17,10 @@
 #define TCX_INGRESS 46
 #define TCX_BEFORE (1u << 3)
 
-/* What clang has made of steer.bpf.c, in our read-only data. */
-__asm__(".section .rodata.steer_object, \"a\"\n"
-	".balign 8\n"
-	"steer_object:\n"
-	".incbin \"" STEER_OBJECT "\"\n"
-	"steer_object_end:\n"
-	".previous\n");
-extern const char steer_object[], steer_object_end[];
+/* What clang has made of steer.bpf.c: an ELF file. */
+static const _Alignas(8) uint8_t steer_object[] = {
+#include <steer_object.h> /* of the build */
+};
 
 static int map_ports(struct steer *s)
 {
@@ -48,8 +44,8 @@ static int load(struct steer *s, uint32_t n_flows)
 {
 	LIBBPF_OPTS(bpf_object_open_opts, opts, .object_name = "osf_steer");
 
-	s->object = bpf_object__open_mem(
-	    steer_object, (size_t)(steer_object_end - steer_object), &opts);
+	s->object =
+	    bpf_object__open_mem(steer_object, sizeof(steer_object), &opts);
 	if (!s->object)
 		return -errno;
 
