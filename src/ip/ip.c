@@ -14,6 +14,8 @@
 
 #define V4_DF 0x4000
 #define V4_FRAGMENT 0x3fff /* more fragments, and the offset */
+#define V4_OFFSET 0x1fff
+#define V6_OFFSET 0xfff8 /* of a fragment header */
 
 bool ip_addr_is_host(const struct ip_addr *a)
 {
@@ -33,10 +35,6 @@ static int parse_v4(const uint8_t *p, uint32_t len, struct ip_packet *k)
 		return DROP(IP_LENGTH);
 	if (cksum_words(p, head / 4))
 		return DROP(IP_CHECKSUM);
-	if (head > IPV4_HEAD)
-		return DROP(IP_OPTIONS);
-	if (load_be16(p + 6) & V4_FRAGMENT)
-		return DROP(IP_FRAGMENT);
 	k->src = ip_addr_v4(load_be32(p + 12));
 	k->dst = ip_addr_v4(load_be32(p + 16));
 	k->is_v6 = false;
@@ -44,17 +42,33 @@ static int parse_v4(const uint8_t *p, uint32_t len, struct ip_packet *k)
 	k->ecn = p[1] & 3;
 	k->l4_off = (uint16_t)head;
 	k->l4_len = total - head;
-	return 0;
+	uint16_t fragment = load_be16(p + 6) & V4_FRAGMENT;
+	if (likely(!fragment))
+		return head > IPV4_HEAD ? DROP(IP_OPTIONS) : 0;
+	if (fragment & V4_OFFSET)
+		k->protocol = IP_PROTO_NONE;
+	return DROP(IP_FRAGMENT);
+}
+
+/* @is_rare: what comes behind the extension headers is not looked at */
+static void set_l4(struct ip_packet *k, uint8_t protocol, uint32_t off,
+		   uint32_t end, bool is_rare)
+{
+	k->protocol = is_rare ? IP_PROTO_NONE : protocol;
+	k->l4_off = is_rare ? IPV6_HEAD : (uint16_t)off;
+	k->l4_len = end - k->l4_off;
 }
 
 /* Walks the extension headers, and checks that they are complete and known.  A packet
  * with a valid one belongs to the kernel. */
-static COLD int extensions_check(const uint8_t *p, uint32_t payload)
+static COLD int extensions_check(const uint8_t *p, uint32_t payload,
+				 struct ip_packet *k)
 {
 	uint32_t off = IPV6_HEAD, end = IPV6_HEAD + payload, len;
 	uint8_t next = p[6];
+	bool is_rare = false;
 
-	for (;;) {
+	for (uint32_t n = 0;; n++) {
 		switch (next) {
 		case EXT_HOP_BY_HOP:
 		case EXT_ROUTING:
@@ -67,13 +81,20 @@ static COLD int extensions_check(const uint8_t *p, uint32_t payload)
 				  : (p[off + 1] + 1u) * 8;
 			if (len > end - off)
 				return DROP(IP_LENGTH);
+			is_rare |= next == EXT_AUTHENTICATION ||
+				   n >= IP_EXTENSIONS_MAX;
 			next = p[off];
 			off += len;
 			break;
 		case EXT_FRAGMENT:
-			return end - off < 8 ? DROP(IP_LENGTH)
-					     : DROP(IP_FRAGMENT);
+			if (end - off < 8)
+				return DROP(IP_LENGTH);
+			is_rare |= n >= IP_EXTENSIONS_MAX ||
+				   load_be16(p + off + 2) & V6_OFFSET;
+			set_l4(k, p[off], off + 8, end, is_rare);
+			return DROP(IP_FRAGMENT);
 		default:
+			set_l4(k, next, off, end, is_rare);
 			return off > IPV6_HEAD ? DROP(IP_OPTIONS) : 0;
 		}
 	}
@@ -86,20 +107,14 @@ static int parse_v6(const uint8_t *p, uint32_t len, struct ip_packet *k)
 	uint32_t payload = load_be16(p + 4);
 	if (payload > len - IPV6_HEAD)
 		return DROP(IP_LENGTH);
-	int err = extensions_check(p, payload);
-	if (err)
-		return err;
 	memcpy(k->src.b, p + 8, 16);
 	memcpy(k->dst.b, p + 24, 16);
 	/* IPv4-mapped addresses are for programs, and never on the wire. */
 	if (ip_addr_is_v4(&k->src) || ip_addr_is_v4(&k->dst))
 		return DROP(IP_ADDRESS);
 	k->is_v6 = true;
-	k->protocol = p[6];
 	k->ecn = p[1] >> 4 & 3;
-	k->l4_off = IPV6_HEAD;
-	k->l4_len = payload;
-	return 0;
+	return extensions_check(p, payload, k);
 }
 
 int ip_parse(const uint8_t *p, uint32_t len, struct ip_packet *out)

@@ -7,7 +7,8 @@
  *
  * ip_parse() accepts any bytes.  It returns a packet whose offsets lie inside of the
  * frame, or the reason to drop it.  Fragments and packets with IPv4 options or IPv6
- * extension headers are left to the kernel, which reassembles them.  An IPv4 address is
+ * extension headers are left to the kernel, which reassembles them.  Their ports are read,
+ * so that a connection can follow them there.  An IPv4 address is
  * stored as ::ffff:a.b.c.d, so all code sees one kind of address.  Spec: RFC 791, RFC
  * 8200, RFC 1122 section 3.2
  */
@@ -26,6 +27,7 @@
 #define IP_PROTO_TCP 6
 #define IP_PROTO_UDP 17
 #define IP_PROTO_ICMPV6 58
+#define IP_PROTO_NONE 59
 #define IP_HOPS 64
 #define IP_ECT_0 2   /* RFC 3168: routers may mark it ... */
 #define IP_CE 3      /* ... and one has */
@@ -93,8 +95,14 @@ static inline uint32_t ip_head_len(const struct ip_addr *a)
 /* Whether it can be the source of a packet: not a multicast group, not "any". */
 bool ip_addr_is_host(const struct ip_addr *a);
 
+/* Extension headers behind which ip_parse() looks for the protocol. */
+#define IP_EXTENSIONS_MAX 8
+
 /**
  * ip_parse() - what a frame is
+ *
+ * If it returns DROP(IP_OPTIONS) or DROP(IP_FRAGMENT), @out is filled as well, but its
+ * protocol is IP_PROTO_NONE where @l4_off is no header's beginning, or a rare extension's.
  *
  * Return: 0, or the negative of 1 + enum drop_reason
  */

@@ -108,6 +108,26 @@ static int packet_read(struct tcp_stack *s, const struct tcp_rx_frame *f,
 	return 0;
 }
 
+/* A segment that ip_parse() leaves to the kernel.  If its connection was moved here, it has to
+ * go back.  The sequence number keeps strangers from asking for that. */
+static COLD void strange_rx(struct tcp_stack *s, const struct tcp_rx_frame *f,
+			    const struct ip_packet *ip)
+{
+	const uint8_t *l4 = f->ext->data + f->off + ip->l4_off;
+	int laddr = stack_addr(s, &ip->dst);
+
+	if (laddr < 0 || ip->protocol != IP_PROTO_TCP || ip->l4_len < 8)
+		return;
+	struct flow *flow = flow_find(s, (uint8_t)laddr, load_be16(l4 + 2),
+				      &ip->src, load_be16(l4));
+	if (!flow || flow->kind != FLOW_CONN)
+		return;
+	struct tcp_conn *c = container_of(flow, struct tcp_conn, flow);
+	seq32 seq = { load_be32(l4 + 4) }, last = seq_sub(c->rcv_nxt, 1);
+	if (seq_len(last, seq) <= seq_len(last, c->rcv_adv))
+		(void)conn_is_end_held(c, TCP_END_STRANGE);
+}
+
 static void frame_read(struct tcp_stack *s, const struct tcp_rx_frame *f,
 		       struct coming *in)
 {
@@ -115,6 +135,8 @@ static void frame_read(struct tcp_stack *s, const struct tcp_rx_frame *f,
 
 	if (!err)
 		return;
+	if (err == DROP(IP_OPTIONS) || err == DROP(IP_FRAGMENT))
+		strange_rx(s, f, &in->ip);
 	in->kind = COMING_NOTHING;
 	drop(s, drop_of(err));
 }

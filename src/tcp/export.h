@@ -160,9 +160,10 @@ uint32_t tcp_export_unread(const struct tcp_conn *c, void *buf, uint32_t cap);
  * acknowledged, by both ends.  tcp_set_quickack() makes an ACK leave that waits. */
 bool tcp_is_quiet(const struct tcp_conn *c);
 
-/* What of the peer's may end a connection. */
+/* What of the peer's may end a connection here, the weakest first. */
 enum tcp_end {
 	TCP_END_NONE,
+	TCP_END_STRANGE, /* a segment that ip_parse() leaves to the kernel */
 	TCP_END_FIN,
 	TCP_END_RESET,
 };
@@ -172,10 +173,11 @@ enum tcp_end {
  *
  * On: while the connection is ESTABLISHED, a FIN that is next, or a reset, changes nothing,
  * and the engine does not acknowledge it.  The connection becomes ready, and tcp_held_end()
- * returns what was held.  Off: the engine handles what it held.  The caller has to turn it
- * off if tcp_export() refuses: the urgent byte for which it refuses may wait for an ACK,
- * and a peer that has reset the connection sends none.  A connection holds nothing before
- * this call.
+ * returns what was held.  It also becomes ready when the peer sends a segment that ip_parse()
+ * leaves to the kernel, and the engine goes on; the peer sends that segment again.  Off: the
+ * engine handles what it held.  The caller has to turn it off if tcp_export() refuses: the
+ * urgent byte for which it refuses may wait for an ACK, and a peer that has reset the
+ * connection sends none.  A connection holds nothing before this call.
  */
 void tcp_hold_end(struct tcp_conn *c, bool is_on, uint64_t now_ns);
 enum tcp_end tcp_held_end(const struct tcp_conn *c);

@@ -9,6 +9,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/if_packet.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
@@ -16,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/drop.h"
 #include "ip/checksum.h"
 #include "ip/ip.h"
 #include "osfd/steer.h"
@@ -450,6 +452,131 @@ static void errors_about_the_flow_go_to_the_port(bool is_v6)
 	grant_close(&g);
 }
 
+/* A segment THERE, on its way HERE: with options, or with an extension header that does
+ * nothing. */
+static void send_strange(bool is_v6)
+{
+	static const uint8_t nops[] = { 1, 1, 1, 1 },
+			     padded[] = { 0, 0, 1, 4, 0, 0, 0, 0 };
+	struct sockaddr_storage to = world_addr(HERE, is_v6, 0);
+	uint8_t seg[20] = { [12] = 5 << 4, [13] = 0x10 };
+
+	store_be16(seg, 4001);
+	store_be16(seg + 2, 81);
+	world_enter(&world, THERE);
+	int fd = socket(to.ss_family, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_TCP);
+	world_enter(&world, HERE);
+	assert_true(fd >= 0);
+	assert_int_equal(
+	    is_v6 ? setsockopt(fd, IPPROTO_IPV6, IPV6_DSTOPTS, padded,
+			       sizeof(padded))
+		  : setsockopt(fd, IPPROTO_IP, IP_OPTIONS, nops, sizeof(nops)),
+	    0);
+	assert_int_equal(
+	    sendto(fd, seg, sizeof(seg), 0, (void *)&to, addr_len(&to)),
+	    sizeof(seg));
+	close(fd);
+}
+
+/* Sends a SYN THERE.  @vlan: of the tag in front of its IP header, 0 is none; negative: no
+ * tag.  @fragment: of its IPv4 header */
+static void send_odd(bool is_v6, int vlan, uint16_t fragment)
+{
+	struct sockaddr_storage here = world_addr(HERE, is_v6, 81),
+				there = world_addr(THERE, is_v6, 4001);
+	struct sockaddr_ll to = { .sll_family = AF_PACKET,
+				  .sll_ifindex = world.ifindex[THERE] };
+	uint8_t frame[100] = { 0 };
+	struct steer_key k;
+	struct ip_addr src, dst;
+	uint32_t at = vlan < 0 ? 14 : 18;
+
+	assert_int_equal(steer_key_of(&here, &there, &k), 0);
+	memcpy(src.b, k.peer, 16);
+	memcpy(dst.b, k.local, 16);
+	memcpy(frame, world.mac[HERE], 6);
+	memcpy(frame + 6, world.mac[THERE], 6);
+	store_be16(frame + 12, 0x8100);
+	store_be16(frame + 14, (uint16_t)(1 << 13 | vlan));
+	store_be16(frame + at - 2, is_v6 ? 0x86dd : 0x0800);
+	uint32_t l4 = at + ip_build(frame + at, &src, &dst, IPPROTO_TCP, 0, 24);
+	if (fragment) {
+		store_be16(frame + at + 6, fragment);
+		store_be16(frame + at + 10, 0);
+		store_be16(frame + at + 10, cksum_words(frame + at, 5));
+	}
+	memcpy(frame + l4, &k.peer_port, 2);
+	memcpy(frame + l4 + 2, &k.local_port, 2);
+	frame[l4 + 12] = 5 << 4;
+	frame[l4 + 13] = 0x02;
+	world_enter(&world, THERE);
+	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
+	world_enter(&world, HERE);
+	assert_true(fd >= 0);
+	assert_int_equal(sendto(fd, frame, l4 + 24, 0, (void *)&to, sizeof(to)),
+			 l4 + 24);
+	close(fd);
+}
+
+/* A tag that says a priority alone is no VLAN's: the kernel's TCP takes such a segment. */
+static void a_priority_is_no_vlan(bool is_v6)
+{
+	struct packet_frame f;
+	struct grant g;
+
+	grant_open(&g);
+	steer_one(&g, is_v6, STEER_OURS);
+	send_odd(is_v6, 5, 0);
+	send_odd(is_v6, 0, 0);
+	assert_true(port_wait(&g.port, &f));
+	assert_int_equal(load_be16(f.data + 12), is_v6 ? 0x86dd : 0x0800);
+	packet_rx_done(&g.port);
+	assert_false(packet_rx(&g.port, &f));
+	grant_close(&g);
+}
+
+/* Later ones have no ports. */
+static void a_first_fragment_is_shown(void **state)
+{
+	struct packet_frame f;
+	struct ip_packet ip;
+	struct grant g;
+
+	grant_open(&g);
+	steer_one(&g, false, STEER_OURS);
+	send_odd(false, -1, 0x2003);
+	send_odd(false, -1, 0x2000);
+	assert_true(port_wait(&g.port, &f));
+	assert_int_equal(ip_parse(f.data + 14, f.len - 14, &ip),
+			 DROP(IP_FRAGMENT));
+	assert_int_equal(ip.protocol, IPPROTO_TCP);
+	packet_rx_done(&g.port);
+	assert_false(packet_rx(&g.port, &f));
+	grant_close(&g);
+}
+
+/* So that a program learns that its peer sends what the port cannot take. */
+static void strange_segments_of_the_flow_are_shown(bool is_v6)
+{
+	struct packet_frame f;
+	struct ip_packet ip;
+	struct grant g;
+	uint64_t counts[STEER_N_COUNTS];
+
+	grant_open(&g);
+	steer_one(&g, is_v6, STEER_OURS);
+	send_strange(is_v6);
+	assert_true(port_wait(&g.port, &f));
+	assert_int_equal(ip_parse(f.data + 14, f.len - 14, &ip),
+			 DROP(IP_OPTIONS));
+	assert_int_equal(ip.protocol, IPPROTO_TCP);
+	assert_int_equal(load_be16(f.data + 14 + ip.l4_off), 4001);
+	packet_rx_done(&g.port);
+	steer_counts(&g.steer, counts);
+	assert_int_equal(counts[STEER_N_SEGMENTS], 0);
+	grant_close(&g);
+}
+
 /* A test's name with each kind of address. */
 #define BOTH(test)                                                             \
 	static void test##_v4(void **state) { test(false); }                   \
@@ -473,6 +600,8 @@ static void large_frames_leave_without_offloads(bool is_v6)
 
 BOTH(large_frames_leave_without_offloads)
 BOTH(errors_about_the_flow_go_to_the_port)
+BOTH(strange_segments_of_the_flow_are_shown)
+BOTH(a_priority_is_no_vlan)
 #define TWO(test) cmocka_unit_test(test##_v4), cmocka_unit_test(test##_v6)
 
 int main(void)
@@ -488,6 +617,9 @@ int main(void)
 		TWO(large_frames_leave_whole),
 		TWO(large_frames_leave_without_offloads),
 		TWO(errors_about_the_flow_go_to_the_port),
+		TWO(strange_segments_of_the_flow_are_shown),
+		TWO(a_priority_is_no_vlan),
+		cmocka_unit_test(a_first_fragment_is_shown),
 	};
 
 	world_open(&world);

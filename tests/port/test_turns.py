@@ -8,8 +8,9 @@ Two network namespaces of its own, a veth pair, a port at each end.  Two ends ta
 and compare each byte (turns.c), over IPv4 and IPv6, in both roles: one end under osf and
 the other on the kernel, both under osf, and over a port on lo.  The ends under osf go back
 to the kernel all the time, at any point of a turn, and move again.  Then redis-server under
-osf serves clients of the kernel, `osf stat' shows what has moved, a program changes its user and forks, and `osf run --port`
-makes a port for one command.  Nothing may be lost, reset or left behind.
+osf serves clients of the kernel, `osf stat' shows what has moved, a connection whose peer begins
+to send IP options or extension headers goes back for good, a program changes its user and
+forks, and `osf run --port` makes a port for one command.  Nothing may be lost, reset or left behind.
 """
 import json
 import os
@@ -292,6 +293,52 @@ os.wait()
 """
 
 
+# The peer, of the kernel: from the second kind of message on, its segments have what our TCP
+# leaves to the kernel.
+STRANGE = """
+import socket, sys
+v6 = ":" in sys.argv[1]
+l = socket.create_server((sys.argv[1], int(sys.argv[2])), family=10 if v6 else 2)
+print("listens", flush=True)
+c = l.accept()[0]
+while True:
+    text = c.recv(100)
+    if not text:
+        break
+    if text == b"strange" and v6:
+        c.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_DSTOPTS, bytes((0, 0, 1, 4, 0, 0, 0, 0)))
+    elif text == b"strange":
+        c.setsockopt(socket.IPPROTO_IP, socket.IP_OPTIONS, bytes((1, 1, 1, 1)))
+    c.sendall(text)
+"""
+MEETS_STRANGE = """
+import os, socket, sys
+c = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+for text in [b"plain"] * 100 + [b"strange"] * 100:
+    c.sendall(text)
+    assert c.recv(100) == text
+print("pid", os.getpid(), flush=True)
+sys.stdin.readline()
+"""
+
+
+def follows_a_strange_peer(world, host, port):
+    python = os.path.realpath(sys.executable)
+    far = world.start("b", [python, "-c", STRANGE, host, port], False)
+    far.stdout.readline()
+    near = world.start("a", [python, "-c", MEETS_STRANGE, host, port], True,
+                       stdin=subprocess.PIPE)
+    pid = near.stdout.readline().decode().split()[1]
+    r = subprocess.run(world.inside("a", [world.osf, "stat", "--json", pid]),
+                       stdout=subprocess.PIPE, timeout=PATIENCE_S)
+    near.communicate(b"\n", timeout=PATIENCE_S)
+    far.communicate(timeout=PATIENCE_S)
+    s = json.loads(r.stdout)["processes"][0]["sockets"][0]
+    if (s["reason"], s["n_freezes"], s["n_thaws"]) != ("headers", 1, 1):
+        fail("IP headers that are the kernel's: %s" % s)
+    print("%s: a connection goes where its peer's headers are understood" % host)
+
+
 def wakes_who_shares_a_set(world):
     python = os.path.realpath(sys.executable)
     far = world.start("b", [python, "-c", ECHOES.replace("range(2)", "range(1)"), "10.9.0.2",
@@ -394,6 +441,8 @@ def main():
         redis(world)
         shown_by_stat(world)
         rests_after_bulk(world)
+        follows_a_strange_peer(world, "10.9.0.2", "6506")
+        follows_a_strange_peer(world, "fd09::2", "6507")
         wakes_who_shares_a_set(world)
         changes_user(world)
         for_one_command(world, program)

@@ -160,7 +160,7 @@ static void end_ends(struct world *w, struct end *e)
 {
 	enum tcp_end what = e->conn ? tcp_held_end(e->conn) : TCP_END_NONE;
 
-	if (!what || e->conn->state != TCP_ESTABLISHED)
+	if (what < TCP_END_FIN || e->conn->state != TCP_ESTABLISHED)
 		return;
 	int err = move(w, e);
 	if (!err)

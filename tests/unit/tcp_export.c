@@ -5,6 +5,7 @@
  * Its numbers and windows go on, each byte arrives once, and so does the end.  What both
  * sides have agreed on: tcp_image.c.
  */
+#include "ip/checksum.h"
 #include "tcp/timer.h"
 #include "tcp_move.h"
 
@@ -331,6 +332,57 @@ static void a_fin_is_held_for_the_next_stack(void **state)
 	}
 }
 
+/* A segment of the peer's with an option that does nothing in its IPv4 header, or as the
+ * first fragment.  @seq: its number */
+static void strange_in(seq32 seq, bool is_fragment)
+{
+	struct tcp_seg seg = kit_seg(&k, TCP_ACK);
+	struct extent *e = extent_new(&k.rx);
+	uint32_t head = is_fragment ? IPV4_HEAD : IPV4_HEAD + 4;
+	uint8_t *p = e->data;
+
+	seg.seq = seq;
+	uint32_t n = tcp_head_build(p + head, &seg);
+	ip_build(p, &k.peer, &k.me, IP_PROTO_TCP, 0, n);
+	memset(p + IPV4_HEAD, 1, head - IPV4_HEAD);
+	p[0] = (uint8_t)(0x40 | head / 4);
+	store_be16(p + 2, (uint16_t)(head + n));
+	store_be16(p + 6, is_fragment ? 0x2000 : 0);
+	store_be16(p + 10, 0);
+	store_be16(p + 10, cksum_words(p, head / 4));
+	tcp_rx(k.s, e, 0, head + n, TCP_RX_SUM_GOOD, k.now);
+	extent_put(e);
+	kit_check(&k);
+}
+
+/* Whoever has the connection next can take what ip_parse() leaves to the kernel. */
+static void strange_headers_are_told_of(void **state)
+{
+	for (int is_fragment = 0; is_fragment < 2; is_fragment++) {
+		begin();
+		kit_drain(&k);
+		strange_in(k.seq, is_fragment);
+		assert_int_equal(tcp_held_end(c), TCP_END_NONE);
+		tcp_hold_end(c, true, k.now);
+		strange_in(seq_sub(k.seq, 2), is_fragment);
+		strange_in(seq_add(c->rcv_adv, 1), is_fragment);
+		assert_int_equal(tcp_held_end(c), TCP_END_NONE);
+		while (tcp_next_ready(k.s))
+			;
+		strange_in(k.seq, is_fragment);
+		assert_int_equal(tcp_held_end(c), TCP_END_STRANGE);
+		assert_ptr_equal(tcp_next_ready(k.s), c);
+		/* It goes on, as far as it can. */
+		kit_in(&k, TCP_ACK, "abc", 3);
+		assert_int_equal(tcp_readable_bytes(c), 3);
+		kit_in(&k, TCP_ACK | TCP_FIN, NULL, 0);
+		assert_int_equal(tcp_held_end(c), TCP_END_FIN);
+		tcp_hold_end(c, false, k.now);
+		assert_int_equal(c->state, TCP_CLOSE_WAIT);
+		end();
+	}
+}
+
 static void a_reset_is_held_for_the_next_stack(void **state)
 {
 	begin();
@@ -398,6 +450,7 @@ int main(void)
 		cmocka_unit_test(a_fin_that_waits_is_sent_elsewhere),
 		cmocka_unit_test(the_peers_fin_moves_along),
 		cmocka_unit_test(a_fin_is_held_for_the_next_stack),
+		cmocka_unit_test(strange_headers_are_told_of),
 		cmocka_unit_test(a_reset_is_held_for_the_next_stack),
 		cmocka_unit_test(queues_lie_across_0),
 	};

@@ -19,7 +19,8 @@
 #define N_LARGE 256u
 #define RESERVE 1u /* frames that are only lent */
 #define RETRY_NS (50 * NS_PER_US)
-#define CSUM_OFF 16 /* of a TCP header */
+#define CSUM_OFF 16     /* of a TCP header */
+#define IPV4_PLAIN 0x45 /* the first byte of a header without options */
 /* Addresses that differ in few bits differ in many of the product's. */
 #define HOP_MIX 0x9e3779b97f4a7c15u
 
@@ -93,7 +94,8 @@ static uint8_t tcp_flags(const uint8_t *ip, uint32_t len)
 	bool is_v6 = ip[0] >> 4 == 6;
 	uint32_t at = is_v6 ? IPV6_HEAD : IPV4_HEAD;
 
-	if (len < at + TCP_HEAD || ip[is_v6 ? 6 : 9] != IP_PROTO_TCP)
+	if (len < at + TCP_HEAD || ip[is_v6 ? 6 : 9] != IP_PROTO_TCP ||
+	    (!is_v6 && ip[0] != IPV4_PLAIN))
 		return 0;
 	return ip[at + 13];
 }

@@ -6,9 +6,10 @@
  *           -> tc ingress:    steer_tc     -> dropped, or on to the kernel's TCP
  *
  * The kernel shows a frame to packet sockets first and to tc afterwards.  Both programs
- * look for the frame's connection in the same map.  Frames that src/ip does not parse
- * (fragments, IPv4 options, IPv6 extension headers, VLAN tags) are the kernel's.  An
- * ICMP error belongs to the connection that it quotes.
+ * look for the frame's connection in the same map.  Frames of another VLAN are the kernel's.
+ * An ICMP error belongs to the connection that it quotes.  What src/ip leaves to the kernel
+ * (the first fragment, IPv4 options, IPv6 extension headers) goes to both, so that the
+ * connection can go to the kernel as well.
  *
  * clang -target bpf compiles this file, and osfd loads it once for each grant.
  */
@@ -27,6 +28,13 @@
 #define ICMP_HEAD 8
 #define FRAGMENT_OFFSET 0x1fff
 #define FRAGMENT 0x3fff /* an offset, or that more fragments follow */
+#define V6_FRAGMENT_OFFSET 0xfff8
+#define EXT_HOP_BY_HOP 0
+#define EXT_ROUTING 43
+#define EXT_FRAGMENT 44
+#define EXT_DESTINATION 60
+#define EXTENSIONS_MAX 8 /* IP_EXTENSIONS_MAX of src/ip */
+#define VLAN_ID 0xfff    /* 0: the tag says a priority, and no VLAN */
 #define TCX_NEXT (-1)
 #define TCX_DROP 2
 #define WHOLE_FRAME (-1)
@@ -59,6 +67,11 @@ struct ipv6_head {
 	__u16 len;
 	__u8 protocol, hops;
 	__u8 src[16], dst[16];
+};
+
+struct ipv6_extension {
+	__u8 protocol, len;
+	__u16 fragment; /* of EXT_FRAGMENT */
 };
 
 struct ports {
@@ -160,8 +173,51 @@ static __always_inline int key_of(struct __sk_buff *skb, const struct head *h,
 	return 1;
 }
 
-/* Return: the counter that a frame of a flow belongs to, or STEER_N_COUNTS for a frame
- * that is no flow's; then @key is not written. */
+/* A segment whose IPv4 header is not plain; a later fragment has no ports. */
+static __always_inline int strange_v4(const struct ipv4_head *ip,
+				      struct head *h)
+{
+	__u32 len = (ip->version_len & 15) * 4;
+
+	if (ip->version_len >> 4 != 4 || len < sizeof(*ip) ||
+	    ip->fragment & bpf_htons(FRAGMENT_OFFSET))
+		return 0;
+	map_v4(h->src, ip->src);
+	map_v4(h->dst, ip->dst);
+	h->l4_off = ETH_HEAD + len;
+	h->protocol = ip->protocol;
+	return 1;
+}
+
+static __always_inline int is_extension(__u8 protocol)
+{
+	return protocol == EXT_HOP_BY_HOP || protocol == EXT_ROUTING ||
+	       protocol == EXT_FRAGMENT || protocol == EXT_DESTINATION;
+}
+
+static __always_inline int
+strange_v6(struct __sk_buff *skb, const struct ipv6_head *ip, struct head *h)
+{
+	struct ipv6_extension e;
+
+	if (!take_v6(ip, ETH_HEAD, h))
+		return 0;
+	for (int i = 0; i < EXTENSIONS_MAX && is_extension(h->protocol); i++) {
+		int is_fragment = h->protocol == EXT_FRAGMENT;
+
+		if (bpf_skb_load_bytes(skb, h->l4_off, &e, sizeof(e)) < 0 ||
+		    (is_fragment && e.fragment & bpf_htons(V6_FRAGMENT_OFFSET)))
+			return 0;
+		h->protocol = e.protocol;
+		h->l4_off += is_fragment ? 8 : (e.len + 1) * 8;
+	}
+	return 1;
+}
+
+/* Return: the counter that a frame of a flow belongs to; STEER_STRANGE for a segment of a
+ * flow that src/ip leaves to the kernel; or STEER_N_COUNTS for a frame that is no flow's:
+ * then @key is not written. */
+#define STEER_STRANGE (STEER_N_COUNTS + 1)
 static __always_inline __u32 judge(struct __sk_buff *skb, struct steer_key *key)
 {
 	int is_v4 = skb->protocol == bpf_htons(ETH_IPV4);
@@ -175,20 +231,31 @@ static __always_inline __u32 judge(struct __sk_buff *skb, struct steer_key *key)
 	} v6;
 	struct head h;
 
-	if (skb->vlan_present ||
+	if ((skb->vlan_present && skb->vlan_tci & VLAN_ID) ||
 	    (!is_v4 && skb->protocol != bpf_htons(ETH_IPV6)))
 		return STEER_N_COUNTS;
 	/* Both headers at once; a packet without them is no TCP and no error. */
 	if (is_v4) {
-		if (bpf_skb_load_bytes(skb, ETH_HEAD, &v4, sizeof(v4)) < 0 ||
-		    (v4.ip.protocol == PROTO_TCP && !is_used(v4.ports.dst)) ||
-		    v4.ip.fragment & bpf_htons(FRAGMENT) ||
+		if (bpf_skb_load_bytes(skb, ETH_HEAD, &v4, sizeof(v4)) < 0)
+			return STEER_N_COUNTS;
+		if (v4.ip.version_len != 0x45 ||
+		    v4.ip.fragment & bpf_htons(FRAGMENT))
+			return strange_v4(&v4.ip, &h) && key_of(skb, &h, 0, key)
+				   ? STEER_STRANGE
+				   : STEER_N_COUNTS;
+		if ((v4.ip.protocol == PROTO_TCP && !is_used(v4.ports.dst)) ||
 		    !take_v4(&v4.ip, ETH_HEAD, &h))
 			return STEER_N_COUNTS;
 	} else {
 		if (bpf_skb_load_bytes(skb, ETH_HEAD, &v6, sizeof(v6)) < 0 ||
-		    (v6.ip.protocol == PROTO_TCP && !is_used(v6.ports.dst)) ||
-		    !take_v6(&v6.ip, ETH_HEAD, &h))
+		    (v6.ip.protocol == PROTO_TCP && !is_used(v6.ports.dst)))
+			return STEER_N_COUNTS;
+		if (is_extension(v6.ip.protocol))
+			return strange_v6(skb, &v6.ip, &h) &&
+				       key_of(skb, &h, 0, key)
+				   ? STEER_STRANGE
+				   : STEER_N_COUNTS;
+		if (!take_v6(&v6.ip, ETH_HEAD, &h))
 			return STEER_N_COUNTS;
 	}
 	if (h.protocol == PROTO_TCP)
@@ -209,7 +276,7 @@ int steer_tc(struct __sk_buff *skb)
 	struct steer_key key;
 	__u32 kind = judge(skb, &key);
 
-	if (kind == STEER_N_COUNTS)
+	if (kind >= STEER_N_COUNTS)
 		return TCX_NEXT;
 	struct steer_flow *flow = bpf_map_lookup_elem(&flows, &key);
 	if (!flow || flow->mode != STEER_OURS)

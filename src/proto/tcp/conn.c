@@ -496,8 +496,10 @@ void moved_news(struct moved *m)
 
 	store_rel(&m->events, ev);
 	moved_say(m); /* what osfd may have to acknowledge */
-	if (unlikely(tcp_held_end(m->c) != TCP_END_NONE))
-		moved_due(m, OSF_REASON_PEER_ENDED);
+	enum tcp_end end = tcp_held_end(m->c);
+	if (unlikely(end != TCP_END_NONE))
+		moved_due(m, end == TCP_END_STRANGE ? OSF_REASON_HEADERS
+						    : OSF_REASON_PEER_ENDED);
 	if (unlikely(ev & (TCP_ERROR | TCP_HUNG_UP)))
 		moved_due(m, OSF_REASON_BROKEN);
 	sock_notify(m->sk, poll_bits(ev) | READY_NEWS);
