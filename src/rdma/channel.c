@@ -73,17 +73,6 @@ void channel_add(struct channel *ch, struct cq *cq)
 	store_rlx(&self_current->dir->cq[cq->idx].bell, ch->pipe[1]);
 }
 
-void channel_remove(struct channel *ch, struct cq *cq)
-{
-	GUARD(&ch->lock);
-	for (struct cq **pc = &ch->cqs; *pc; pc = &(*pc)->next_on_channel)
-		if (*pc == cq) {
-			*pc = cq->next_on_channel;
-			ch->ch.refcnt--;
-			return;
-		}
-}
-
 void channel_notify(struct channel *ch)
 {
 	int saved = errno;
@@ -209,15 +198,16 @@ static struct cq *take_nothing(struct channel *ch)
 	return found;
 }
 
-/* Take the byte of an event.  The pipe may hold more bytes than the queues have events: the
- * other bytes say "look".  So look, or the descriptor stays readable without an event. */
-static void drain_event(struct channel *ch)
+/* Takes bytes out of the pipe, and puts back one for each event that is left.  The others said
+ * "look".  So look, or the descriptor stays readable without an event.  @n_expected: bytes that say
+ * nothing but what the caller knows. */
+static void drain_events(struct channel *ch, ssize_t n_expected)
 {
 	char bytes[64];
 	int saved = errno;
 	ssize_t n = libc.read(ch->pipe[0], bytes, sizeof(bytes));
 
-	if (n > 1) {
+	if (n > n_expected) {
 		uint32_t n_pending = 0;
 
 		lock_get(&ch->lock);
@@ -230,6 +220,26 @@ static void drain_event(struct channel *ch)
 		look(ch);
 	}
 	errno = saved;
+}
+
+static void unlink_cq(struct channel *ch, struct cq *cq)
+{
+	GUARD(&ch->lock);
+	for (struct cq **pc = &ch->cqs; *pc; pc = &(*pc)->next_on_channel)
+		if (*pc == cq) {
+			*pc = cq->next_on_channel;
+			ch->ch.refcnt--;
+			return;
+		}
+}
+
+/* Nobody takes the queue's events any more. */
+void channel_remove(struct channel *ch, struct cq *cq)
+{
+	unlink_cq(ch, cq);
+	if (cq->n_pending &&
+	    ctx_of(ch->ch.context)->generation == self_generation())
+		drain_events(ch, 0);
 }
 
 /*
@@ -251,7 +261,7 @@ static struct cq *wait_for_event(struct channel *ch, int *err)
 		arm_anew(ch);
 		bool waits = look(ch);
 		if ((cq = take_event(ch))) {
-			drain_event(ch);
+			drain_events(ch, 1);
 			return cq;
 		}
 		if (until && now_ns() >= until && (cq = take_nothing(ch)))
@@ -281,7 +291,7 @@ int rdma_get_cq_event(struct ibv_comp_channel *ibch, struct ibv_cq **out,
 	}
 	cq = take_event(ch);
 	if (cq)
-		drain_event(ch);
+		drain_events(ch, 1);
 	else
 		cq = wait_for_event(ch, &err);
 	if (!cq) {

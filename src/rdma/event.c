@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/libc.h"
@@ -39,15 +40,25 @@ void event_add(struct ctx *c, enum ibv_event_type type, void *object)
 		return;
 	e->ev.event_type = type;
 	e->ev.element.qp = object; /* each begins with libibverbs' struct */
-	lock_get(&c->lock);
+	GUARD(&c->lock);
 	*c->events_end = e;
 	c->events_end = &e->next;
-	lock_put(&c->lock);
 	if (libc.write(c->v.context.async_fd, &one, sizeof(one)) < 0)
 		errno = saved;
 }
 
-/* The eventfd may count one too many afterwards. */
+/* Nobody takes one of the events any more, so the eventfd counts one less.  It counts none if a
+ * thread has read it, and waits for the lock to take the event; that thread reads again. */
+static void count_down(struct ctx *c)
+{
+	uint64_t n;
+	struct iovec iov = { &n, sizeof(n) };
+	int saved = errno;
+
+	if (preadv2(c->v.context.async_fd, &iov, 1, -1, RWF_NOWAIT) < 0)
+		errno = saved;
+}
+
 void event_forget(struct ctx *c, void *object)
 {
 	GUARD(&c->lock);
@@ -60,6 +71,7 @@ void event_forget(struct ctx *c, void *object)
 		}
 		*pe = e->next;
 		free(e);
+		count_down(c);
 	}
 	c->events_end = &c->events;
 	while (*c->events_end)

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tests/verbs/test_rules.c - rules of the manual pages that few programs come upon
+ *
+ *     test_rules NAME ...     libosf-verbs.so comes first (LD_PRELOAD)
+ */
+#include <poll.h>
+#include <stdbool.h>
+
+#include "ends.h"
+
+static bool is_readable(int fd)
+{
+	struct pollfd p = { fd, POLLIN, 0 };
+
+	return poll(&p, 1, 0) == 1;
+}
+
+/* The next event, which is there already. */
+static void expect(struct ibv_context *c, enum ibv_event_type type, void *of)
+{
+	struct ibv_async_event e;
+
+	CHECK(is_readable(c->async_fd) && !ibv_get_async_event(c, &e));
+	CHECK(e.event_type == type && (void *)e.element.qp == of);
+	ibv_ack_async_event(&e);
+}
+
+static struct ibv_srq *new_srq(struct end *e)
+{
+	struct ibv_srq_init_attr init = { .attr = { 8, 1, 0 } };
+	struct ibv_srq *srq = ibv_create_srq(e->pd, &init);
+
+	CHECK(srq);
+	return srq;
+}
+
+static struct ibv_qp *new_qp(struct end *e, struct ibv_cq *cq,
+			     struct ibv_srq *srq)
+{
+	struct ibv_qp_init_attr init = { .send_cq = cq,
+					 .recv_cq = cq,
+					 .srq = srq,
+					 .cap = { 8, 8, 1, 1, 0 },
+					 .qp_type = IBV_QPT_RC,
+					 .sq_sig_all = 1 };
+	struct ibv_qp *qp = ibv_create_qp(e->pd, &init);
+
+	CHECK(qp);
+	return qp;
+}
+
+static void set(struct ibv_qp *qp, enum ibv_qp_state state)
+{
+	struct ibv_qp_attr a = { .qp_state = state };
+
+	CHECK(!ibv_modify_qp(qp, &a, IBV_QP_STATE));
+}
+
+static void fail(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1 };
+
+	CHECK(!ibv_modify_qp(qp, &a,
+			     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+				 IBV_QP_ACCESS_FLAGS));
+	set(qp, IBV_QPS_ERR);
+}
+
+/* The events of an object end with it: a program that finds the descriptor readable gets one. */
+static void test_events_of_the_destroyed(void)
+{
+	struct ibv_srq_attr limit = { .srq_limit = 2 };
+	struct end e;
+
+	end_open(&e, IBV_QPT_RC);
+	struct ibv_srq *srq = new_srq(&e);
+	struct ibv_qp *first = new_qp(&e, e.cq, srq);
+	struct ibv_qp *second = new_qp(&e, e.cq, srq);
+	fail(first);
+	fail(second);
+	CHECK(!ibv_destroy_qp(first));
+	expect(e.ctx, IBV_EVENT_QP_LAST_WQE_REACHED, second);
+	CHECK(!is_readable(e.ctx->async_fd));
+	CHECK(!ibv_destroy_qp(second));
+	CHECK(!ibv_modify_srq(srq, &limit, IBV_SRQ_LIMIT));
+	CHECK(is_readable(e.ctx->async_fd));
+	CHECK(!ibv_destroy_srq(srq) && !is_readable(e.ctx->async_fd));
+}
+
+/* @of is armed, and gets a completion. */
+static void notify(struct end *of, const struct address *to)
+{
+	CHECK(!ibv_req_notify_cq(of->cq, 0));
+	CHECK(!post(of, IBV_WR_RDMA_WRITE, 1, of->mr->lkey, to));
+	CHECK(is_readable(of->ch->fd));
+}
+
+/* The same on a channel, which two queues have. */
+static void test_completions_of_the_destroyed(void)
+{
+	struct ibv_cq *cq;
+	struct end a, b, c, d;
+	void *context;
+
+	pair(&a, &b, IBV_QPT_RC);
+	end_open(&d, IBV_QPT_RC);
+	c = a;
+	CHECK((c.cq = ibv_create_cq(a.ctx, 8, NULL, a.ch, 0)));
+	c.qp = new_qp(&a, c.cq, NULL);
+	struct address at_b = address_of(&b), at_c = address_of(&c);
+	struct address at_d = address_of(&d);
+	end_connect(&c, &at_d);
+	end_connect(&d, &at_c);
+	notify(&a, &at_b);
+	notify(&c, &at_d);
+	CHECK(!ibv_destroy_qp(c.qp) && !ibv_destroy_cq(c.cq));
+	CHECK(is_readable(a.ch->fd));
+	CHECK(!ibv_get_cq_event(a.ch, &cq, &context) && cq == a.cq);
+	ibv_ack_cq_events(cq, 1);
+	CHECK(!is_readable(a.ch->fd));
+	notify(&a, &at_b);
+	CHECK(!ibv_destroy_qp(a.qp) && !ibv_destroy_cq(a.cq));
+	CHECK(!is_readable(a.ch->fd) && !ibv_destroy_comp_channel(a.ch));
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		{ "events_of_the_destroyed", test_events_of_the_destroyed },
+		{ "completions_of_the_destroyed",
+		  test_completions_of_the_destroyed },
+	};
+
+	return tests_main(argc, argv, tests, sizeof(tests) / sizeof(*tests),
+			  60);
+}
