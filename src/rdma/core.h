@@ -242,6 +242,7 @@ struct qp {
 	uint32_t served, n_asked;
 	bool is_serving;
 	bool is_established;
+	bool tells_drained; /* SQ_DRAINED is wanted, and has not come */
 
 	struct qp_xrc *xrc;     /* XRC; NULL: none of the receiving kind */
 	struct path *to, *from; /* datagrams */
@@ -382,6 +383,8 @@ int rdma_destroy_qp(struct ibv_qp *qp);
 void qp_fail(struct qp *qp);
 void qp_set_state(struct qp *qp, enum ibv_qp_state state);
 bool qp_connect(struct qp *qp);
+/* SQD: tell the program, if it wants to know, that all that had begun is over. */
+void qp_see_drained(struct qp *qp);
 /* The peer has reset its queue pair since we found it.  If nothing was sent or received before,
  * go on with the new one, and return true. */
 bool qp_meet_again(struct qp *qp);

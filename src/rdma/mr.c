@@ -217,7 +217,8 @@ int rdma_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr,
 
 	if (!flags || flags & ~IBV_REREG_MR_FLAGS_SUPPORTED || mr->dm ||
 	    (flags & IBV_REREG_MR_CHANGE_TRANSLATION && (!addr || !length)) ||
-	    (flags & IBV_REREG_MR_CHANGE_PD && !pd) ||
+	    (flags & IBV_REREG_MR_CHANGE_PD &&
+	     (!pd || pd->context != ibmr->context)) ||
 	    (flags & IBV_REREG_MR_CHANGE_ACCESS &&
 	     check_access((unsigned)access)) ||
 	    !s) {

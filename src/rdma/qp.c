@@ -21,11 +21,13 @@
 #include "rdma/xrc.h"
 
 #define TRY_AGAIN_NS NS_PER_MS
+#define BITS_24 0xffffffu /* of a queue pair's number, and of a packet's */
 
 static int check_init(const struct ibv_context *c,
 		      const struct ibv_qp_init_attr *a)
 {
 	const struct ibv_qp_cap *cap = &a->cap;
+	const struct ibv_srq *srq = a->srq;
 
 	if (a->qp_type != IBV_QPT_UC && a->qp_type != IBV_QPT_UD &&
 	    !type_is_reliable(a->qp_type))
@@ -35,6 +37,10 @@ static int check_init(const struct ibv_context *c,
 			   : EINVAL;
 	if (!a->send_cq || !a->recv_cq || a->send_cq->context != c ||
 	    a->recv_cq->context != c)
+		return EINVAL;
+	/* The messages of XRC name their queue. */
+	if (srq &&
+	    (srq->context != c || container_of(srq, struct srq, srq)->xrc))
 		return EINVAL;
 	if (cap->max_send_wr > MAX_WR || cap->max_recv_wr > MAX_WR ||
 	    cap->max_send_sge > N_SGE || cap->max_recv_sge > N_SGE ||
@@ -407,6 +413,11 @@ static int check_values(const struct qp *qp, const struct ibv_qp_attr *a,
 		return EINVAL;
 	if (mask & IBV_QP_CUR_STATE && a->cur_qp_state != qp->attr.qp_state)
 		return EINVAL;
+	/* What a connection is made of belongs to the peer that it has. */
+	if (mask & IBV_QP_AV && qp->attr.qp_state == IBV_QPS_SQD &&
+	    memcmp(&a->ah_attr.grh.dgid, &qp->attr.ah_attr.grh.dgid,
+		   sizeof(union ibv_gid)))
+		return EOPNOTSUPP;
 	/* There is one path, and it is the one that is in use. */
 	if (mask & (IBV_QP_ALT_PATH | IBV_QP_CAP | IBV_QP_RATE_LIMIT) ||
 	    (mask & IBV_QP_PATH_MIG_STATE &&
@@ -437,6 +448,9 @@ static void take_values(struct qp *qp, const struct ibv_qp_attr *a, int mask)
 	TAKE(IBV_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic);
 	TAKE(IBV_QP_DEST_QPN, dest_qp_num);
 	TAKE(IBV_QP_EN_SQD_ASYNC_NOTIFY, en_sqd_async_notify);
+	qp->attr.rq_psn &= BITS_24;
+	qp->attr.sq_psn &= BITS_24;
+	qp->attr.dest_qp_num &= BITS_24;
 	store_rlx(&qp->x->access, qp->attr.qp_access_flags);
 	store_rlx(&qp->x->dest_qpn, qp->attr.dest_qp_num);
 	store_rlx(&qp->x->qkey, qp->attr.qkey);
@@ -444,8 +458,27 @@ static void take_values(struct qp *qp, const struct ibv_qp_attr *a, int mask)
 	memcpy(qp->x->dgid, qp->attr.ah_attr.grh.dgid.raw, sizeof(qp->x->dgid));
 }
 
+/* Is all over that had begun?  A message may be partly in the ring. */
+static bool is_drained(const struct qp *qp)
+{
+	return qp->sq_done == qp->sq_sent &&
+	       (qp->sq_sent == qp->sq_head || qp->roce ||
+		!qp_sqe(qp, qp->sq_sent)->off);
+}
+
+void qp_see_drained(struct qp *qp)
+{
+	if (!qp->tells_drained || !is_drained(qp))
+		return;
+	qp->tells_drained = false;
+	event_add(ctx_of(qp->qp.context), IBV_EVENT_SQ_DRAINED, qp);
+}
+
 static void enter(struct qp *qp, enum ibv_qp_state from, enum ibv_qp_state to)
 {
+	/* The time in SQD counts for no request. */
+	if (from == IBV_QPS_SQD && qp->blocked_ns)
+		qp->blocked_ns = now_ns();
 	if (to == IBV_QPS_ERR) {
 		qp_fail(qp);
 		return;
@@ -472,9 +505,7 @@ static void enter(struct qp *qp, enum ibv_qp_state from, enum ibv_qp_state to)
 		roce_qp_set_psn(qp);
 	if (to == IBV_QPS_RTS)
 		tx_run(qp);
-	/* Nothing is under way between two calls, except what is blocked. */
-	if (to == IBV_QPS_SQD && qp->attr.en_sqd_async_notify)
-		event_add(ctx_of(qp->qp.context), IBV_EVENT_SQ_DRAINED, qp);
+	qp_see_drained(qp);
 }
 
 int rdma_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *a, int mask)
@@ -492,8 +523,13 @@ int rdma_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *a, int mask)
 	if (err)
 		return err;
 	take_values(qp, a, mask);
-	if (to != from || to == IBV_QPS_RESET)
+	if (to != from || to == IBV_QPS_RESET) {
+		qp->tells_drained = to == IBV_QPS_SQD &&
+				    mask & IBV_QP_EN_SQD_ASYNC_NOTIFY &&
+				    a->en_sqd_async_notify;
 		enter(qp, from, to);
+	}
+	roce_qp_set_times(qp);
 	ibqp->state = qp->attr.qp_state;
 	return 0;
 }
@@ -508,8 +544,7 @@ int rdma_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *a, int mask,
 	a->cur_qp_state = qp->attr.qp_state;
 	a->cap = qp->init.cap;
 	a->path_mig_state = IBV_MIG_MIGRATED;
-	a->sq_draining =
-	    qp->attr.qp_state == IBV_QPS_SQD && qp->sq_done != qp->sq_head;
+	a->sq_draining = qp->attr.qp_state == IBV_QPS_SQD && !is_drained(qp);
 	*init = qp->init;
 	init->qp_context = ibqp->qp_context;
 	init->send_cq = ibqp->send_cq;

@@ -230,7 +230,6 @@ void roce_qp_open(struct qp *qp)
 			  qp->init.qp_type == IBV_QPT_XRC_RECV,
 		.mtu = 128u << qp->attr.path_mtu,
 		.dest_qpn = qp->attr.dest_qp_num,
-		.min_rnr_timer = qp->attr.min_rnr_timer,
 	};
 	union ibv_gid sgid;
 
@@ -250,16 +249,23 @@ void roce_qp_open(struct qp *qp)
 	wire_attach(qp);
 }
 
-/* Attributes that come after the way to the peer. */
 void roce_qp_set_psn(struct qp *qp)
 {
+	roce_set_psn(&qp->roce->conn, qp->attr.sq_psn);
+}
+
+/* The program may change them at any time.  The requests that wait are tried anew. */
+void roce_qp_set_times(struct qp *qp)
+{
+	if (!qp->roce)
+		return;
 	struct roce_conn *c = &qp->roce->conn;
 
 	c->cf.timeout = qp->attr.timeout;
 	c->cf.retry_cnt = c->req.retries = qp->attr.retry_cnt;
 	c->cf.rnr_retry = c->req.rnr_retries = qp->attr.rnr_retry;
 	c->cf.max_rd_atomic = qp->attr.max_rd_atomic;
-	roce_set_psn(c, qp->attr.sq_psn);
+	c->cf.min_rnr_timer = qp->attr.min_rnr_timer;
 }
 
 static uint8_t kind_of(uint32_t opcode)

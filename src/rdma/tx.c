@@ -73,8 +73,11 @@ void tx_over(struct qp *qp, const struct swqe *w, enum ibv_wc_status status)
 	}
 	push_completion(qp, w, status);
 	qp->sq_done++;
-	if (status == IBV_WC_SUCCESS)
+	if (status == IBV_WC_SUCCESS) {
+		if (unlikely(qp->tells_drained))
+			qp_see_drained(qp);
 		return;
+	}
 	if (type_is_reliable(qp->init.qp_type)) {
 		qp_fail(qp);
 	} else {

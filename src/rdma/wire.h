@@ -74,6 +74,8 @@ struct roce_qp;
 void roce_qp_open(struct qp *qp);
 void roce_qp_send(struct qp *qp);
 void roce_qp_set_psn(struct qp *qp);
+/* Timers and counts of tries. */
+void roce_qp_set_times(struct qp *qp);
 /* It fails, or is reset. */
 void roce_qp_stop(struct qp *qp);
 void roce_qp_free(struct qp *qp);

@@ -4,6 +4,7 @@
  *
  *     test_rules NAME ...     libosf-verbs.so comes first (LD_PRELOAD)
  */
+#include <fcntl.h>
 #include <poll.h>
 #include <stdbool.h>
 
@@ -124,12 +125,138 @@ static void test_completions_of_the_destroyed(void)
 	CHECK(!is_readable(a.ch->fd) && !ibv_destroy_comp_channel(a.ch));
 }
 
+static void drain(struct ibv_qp *qp, bool tells)
+{
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_SQD,
+				 .en_sqd_async_notify = tells };
+
+	CHECK(!ibv_modify_qp(
+	    qp, &a, IBV_QP_STATE | (tells ? IBV_QP_EN_SQD_ASYNC_NOTIFY : 0)));
+}
+
+static bool is_draining(struct ibv_qp *qp)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr a;
+
+	CHECK(!ibv_query_qp(qp, &a, IBV_QP_STATE, &init));
+	CHECK(a.qp_state == IBV_QPS_SQD);
+	return a.sq_draining;
+}
+
+/* SQD: what has begun goes on, and its end is told, once, to who asks for that.  What has not
+ * begun waits for RTS. */
+static void test_drained(void)
+{
+	struct end a, b;
+	struct ibv_recv_wr *bad;
+
+	end_open(&a, IBV_QPT_RC);
+	end_open(&b, IBV_QPT_RC);
+	struct ibv_srq *srq = new_srq(&b);
+	b.qp = new_qp(&b, b.cq, srq);
+	struct address at_a = address_of(&a), at_b = address_of(&b);
+	end_connect(&a, &at_b);
+	end_connect(&b, &at_a);
+
+	/* It waits for a receive of the shared queue. */
+	CHECK(!post(&a, IBV_WR_SEND, 5, a.mr->lkey, NULL));
+	drain(a.qp, true);
+	CHECK(is_draining(a.qp) && !is_readable(a.ctx->async_fd));
+	struct ibv_sge sge = { (uintptr_t)b.buf, BUF, b.mr->lkey };
+	struct ibv_recv_wr wr = { .wr_id = 1, .sg_list = &sge, .num_sge = 1 };
+	CHECK(!ibv_post_srq_recv(srq, &wr, &bad));
+	CHECK(next(&b).byte_len == 5 && next(&a).status == IBV_WC_SUCCESS);
+	CHECK(!is_draining(a.qp));
+	expect(a.ctx, IBV_EVENT_SQ_DRAINED, a.qp);
+
+	CHECK(!post(&a, IBV_WR_RDMA_WRITE, 5, a.mr->lkey, &at_b));
+	struct ibv_wc wc;
+	CHECK(!ibv_poll_cq(a.cq, 1, &wc) && !is_draining(a.qp));
+	set(a.qp, IBV_QPS_RTS);
+	CHECK(next(&a).status == IBV_WC_SUCCESS);
+	drain(a.qp, false);
+	CHECK(!is_readable(a.ctx->async_fd));
+}
+
+/*
+ * What is refused.
+ */
+
+static void refuse_qp(struct end *e, struct ibv_srq *srq)
+{
+	struct ibv_qp_init_attr init = { .send_cq = e->cq,
+					 .recv_cq = e->cq,
+					 .srq = srq,
+					 .cap = { 1, 0, 1, 0, 0 },
+					 .qp_type = IBV_QPT_RC };
+
+	errno = 0;
+	CHECK(!ibv_create_qp(e->pd, &init) && errno == EINVAL);
+}
+
+static void test_objects_of_others(void)
+{
+	struct ibv_xrcd_init_attr anonymous = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+		.fd = -1,
+		.oflags = O_CREAT
+	};
+	struct end e, other;
+
+	end_open(&e, IBV_QPT_RC);
+	end_open(&other, IBV_QPT_RC);
+	refuse_qp(&e, new_srq(&other));
+	CHECK(ibv_rereg_mr(e.mr, IBV_REREG_MR_CHANGE_PD, other.pd, NULL, 0,
+			   0) == IBV_REREG_MR_ERR_INPUT &&
+	      errno == EINVAL);
+	struct ibv_srq_init_attr_ex init = {
+		.attr = { 4, 1, 0 },
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_XRCD |
+			     IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_PD,
+		.srq_type = IBV_SRQT_XRC,
+		.pd = e.pd,
+		.xrcd = ibv_open_xrcd(e.ctx, &anonymous),
+		.cq = e.cq
+	};
+	struct ibv_srq *srq = ibv_create_srq_ex(e.ctx, &init);
+	CHECK(srq);
+	refuse_qp(&e, srq);
+}
+
+/* Numbers that have 24 bits are what is left of them.  In SQD a connection cannot get another peer. */
+static void test_values(void)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr q;
+	struct end a, b;
+
+	end_open(&a, IBV_QPT_RC);
+	end_open(&b, IBV_QPT_RC);
+	struct address at_a = address_of(&a), at_b = address_of(&b);
+	at_b.qpn |= 0xff000000;
+	end_connect(&a, &at_b);
+	end_connect(&b, &at_a);
+	CHECK(!ibv_query_qp(a.qp, &q, IBV_QP_DEST_QPN, &init));
+	CHECK(q.dest_qp_num == b.qp->qp_num);
+	CHECK(!post_recv(&b, 1, 10));
+	CHECK(!post(&a, IBV_WR_SEND, 10, a.mr->lkey, NULL));
+	CHECK(next(&a).status == IBV_WC_SUCCESS);
+	set(a.qp, IBV_QPS_SQD);
+	CHECK(!ibv_modify_qp(a.qp, &q, IBV_QP_AV));
+	q.ah_attr.grh.dgid.raw[15] ^= 1;
+	CHECK(ibv_modify_qp(a.qp, &q, IBV_QP_AV) == EOPNOTSUPP);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		{ "events_of_the_destroyed", test_events_of_the_destroyed },
 		{ "completions_of_the_destroyed",
 		  test_completions_of_the_destroyed },
+		{ "drained", test_drained },
+		{ "objects_of_others", test_objects_of_others },
+		{ "values", test_values },
 	};
 
 	return tests_main(argc, argv, tests, sizeof(tests) / sizeof(*tests),
