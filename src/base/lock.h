@@ -102,6 +102,11 @@ static inline void lock_put(struct lock *l)
 	lock_leave();
 }
 
+static inline bool lock_is_mine(const struct lock *l)
+{
+	return (load_rlx(&l->word) & ~LOCK_WAITERS) == lock_self();
+}
+
 /* In the child of a fork: a thread of the parent may have @l.  A lock that is free is not
  * written: the kernel would copy its page. */
 static inline void lock_inherit(struct lock *l)

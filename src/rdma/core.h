@@ -14,9 +14,9 @@
  *                 complete here: rx.c reads the peer's ring into posted receives, tx.c goes
  *                 on with requests that were blocked
  *
- * Locks, in this order: xrc_domain.lock, cq.users_lock, qp.lock, xrc_domain.inner,
- * srq.lock, cq.lock.  A thread takes no other lock while it holds self.lock, the peers'
- * lock or the context's.
+ * Locks, in this order: cq.poll_lock, xrc_domain.lock, cq.users_lock, qp.lock,
+ * xrc_domain.inner, srq.lock, cq.lock.  A thread takes no other lock while it holds self.lock,
+ * the peers' lock or the context's.
  */
 #pragma once
 
@@ -108,7 +108,12 @@ struct cq {
 	struct qp **users;
 	uint32_t n_users, n_async, n_idle, n_srqs;
 	uint32_t n_empty; /* polls in a row that found nothing */
-	struct cqe now;   /* of ibv_start_poll() */
+	/* The completion that ibv_start_poll() has found.  The program reads it from here, so its
+	 * thread has the lock until it ends the poll.  is_of_one_thread: no other thread polls, the
+	 * program has promised, and nobody takes the lock. */
+	struct cqe now;
+	struct lock poll_lock;
+	bool is_of_one_thread;
 };
 
 /* In a queue only as many parts have memory as the program asked for. */

@@ -29,15 +29,29 @@ static int next_poll(struct ibv_cq_ex *ex)
 	return 0;
 }
 
+static void end_poll(struct ibv_cq_ex *ex)
+{
+	struct cq *cq = cq_of(ex);
+
+	if (!cq->is_of_one_thread)
+		lock_put(&cq->poll_lock);
+}
+
+/* A program ends what it has begun, unless this returns an error. */
 static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *a)
 {
+	struct cq *cq = cq_of(ex);
+
 	if (a->comp_mask ||
 	    ctx_of(ex->context)->generation != self_generation())
 		return EINVAL;
-	return next_poll(ex);
+	if (!cq->is_of_one_thread)
+		lock_get(&cq->poll_lock);
+	int err = next_poll(ex);
+	if (err)
+		end_poll(ex);
+	return err;
 }
-
-static void end_poll(struct ibv_cq_ex *ex) {}
 
 static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *ex)
 {
@@ -107,6 +121,7 @@ struct ibv_cq_ex *rdma_create_cq_ex(struct ibv_context *c,
 		return NULL;
 	struct cq *cq = container_of(ibcq, struct cq, cq);
 	cq->wants_time = a->wc_flags & ~(uint64_t)IBV_WC_STANDARD_FLAGS;
+	cq->is_of_one_thread = flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
 	cq->ex.start_poll = start_poll;
 	cq->ex.next_poll = next_poll;
 	cq->ex.end_poll = end_poll;

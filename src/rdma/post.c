@@ -265,12 +265,11 @@ static void publish(struct qp *qp, const struct rwqe *w)
 	SHOW(&r->length, w->length);
 }
 
-HOT int rdma_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
-		       struct ibv_recv_wr **bad)
+/* Caller holds the lock. */
+static inline int post_recv(struct qp *qp, struct ibv_recv_wr *wr,
+			    struct ibv_recv_wr **bad)
 {
-	struct qp *qp = container_of(ibqp, struct qp, qp);
 	int err = 0;
-	GUARD(&qp->lock);
 
 	if (qp->generation != self_generation() || !qp->rq ||
 	    qp->attr.qp_state == IBV_QPS_RESET) {
@@ -299,5 +298,21 @@ HOT int rdma_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
 	fence_full(); /* against the peer's is_blocked */
 	if (load_rlx(&qp->remote.x->is_blocked))
 		remote_ring(&qp->remote, BELL_SEND, true);
+	return err;
+}
+
+/* A thread that has called ibv_wr_start() has the lock, and may post receives. */
+HOT int rdma_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr,
+		       struct ibv_recv_wr **bad)
+{
+	struct qp *qp = container_of(ibqp, struct qp, qp);
+
+	bool has_lock = unlikely(qp->building) && lock_is_mine(&qp->lock);
+
+	if (likely(!has_lock))
+		lock_get(&qp->lock);
+	int err = post_recv(qp, wr, bad);
+	if (likely(!has_lock))
+		lock_put(&qp->lock);
 	return err;
 }

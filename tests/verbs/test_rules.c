@@ -6,6 +6,8 @@
  */
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 
 #include "ends.h"
@@ -180,6 +182,95 @@ static void test_drained(void)
 }
 
 /*
+ * Extended calls.
+ */
+
+static bool has_begun;
+
+static void *poll_beside(void *ex)
+{
+	struct ibv_poll_cq_attr attr = { 0 };
+	struct ibv_cq_ex *cq = ex;
+
+	__atomic_store_n(&has_begun, true, __ATOMIC_SEQ_CST);
+	CHECK(!ibv_start_poll(cq, &attr));
+	CHECK(cq->wr_id == 7 && ibv_wc_read_byte_len(cq) == 2);
+	ibv_end_poll(cq);
+	return NULL;
+}
+
+/* A thread reads its completion from the queue, where no other thread puts another one. */
+static void test_two_threads_poll(void)
+{
+	struct ibv_cq_init_attr_ex init = { .cqe = 8,
+					    .wc_flags =
+						IBV_WC_EX_WITH_BYTE_LEN };
+	struct ibv_poll_cq_attr attr = { 0 };
+	struct end a, b;
+	pthread_t t;
+
+	end_open(&a, IBV_QPT_RC);
+	end_open(&b, IBV_QPT_RC);
+	struct ibv_cq_ex *cq = ibv_create_cq_ex(a.ctx, &init);
+	CHECK(cq);
+	a.qp = new_qp(&a, ibv_cq_ex_to_cq(cq), NULL);
+	struct address at_a = address_of(&a), at_b = address_of(&b);
+	end_connect(&a, &at_b);
+	end_connect(&b, &at_a);
+	for (uint32_t size = 1; size <= 2; size++)
+		CHECK(!post(&a, IBV_WR_RDMA_WRITE, size, a.mr->lkey, &at_b));
+	CHECK(!ibv_start_poll(cq, &attr));
+	CHECK(!pthread_create(&t, NULL, poll_beside, cq));
+	while (!__atomic_load_n(&has_begun, __ATOMIC_SEQ_CST))
+		sched_yield();
+	for (int i = 0; i < 1000; i++) {
+		sched_yield();
+		CHECK(ibv_wc_read_byte_len(cq) == 1);
+	}
+	ibv_end_poll(cq);
+	CHECK(!pthread_join(t, NULL));
+	CHECK(ibv_start_poll(cq, &attr) == ENOENT);
+	CHECK(ibv_start_poll(cq, &attr) == ENOENT);
+}
+
+/* Between ibv_wr_start() and ibv_wr_complete() the thread may post receives, and poll. */
+static void test_receive_amid_requests(void)
+{
+	struct end a, b;
+	struct ibv_wc wc;
+
+	end_open(&a, IBV_QPT_RC);
+	end_open(&b, IBV_QPT_RC);
+	struct ibv_qp_init_attr_ex init = {
+		.send_cq = a.cq,
+		.recv_cq = a.cq,
+		.cap = { 4, 4, 1, 1, 0 },
+		.qp_type = IBV_QPT_RC,
+		.comp_mask =
+		    IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.pd = a.pd,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND
+	};
+	CHECK((a.qp = ibv_create_qp_ex(a.ctx, &init)));
+	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(a.qp);
+	struct address at_a = address_of(&a), at_b = address_of(&b);
+	end_connect(&a, &at_b);
+	end_connect(&b, &at_a);
+	CHECK(!post_recv(&b, 1, 10));
+	ibv_wr_start(ex);
+	ex->wr_id = 2;
+	ex->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_send(ex);
+	CHECK(!post_recv(&a, 3, 10));
+	CHECK(!ibv_poll_cq(a.cq, 1, &wc));
+	ibv_wr_set_sge(ex, a.mr->lkey, (uintptr_t)a.buf, 10);
+	CHECK(!ibv_wr_complete(ex));
+	CHECK(next(&a).wr_id == 2 && next(&b).wr_id == 1);
+	CHECK(!post(&b, IBV_WR_SEND, 10, b.mr->lkey, NULL));
+	CHECK(next(&a).wr_id == 3);
+}
+
+/*
  * What is refused.
  */
 
@@ -255,6 +346,8 @@ int main(int argc, char **argv)
 		{ "completions_of_the_destroyed",
 		  test_completions_of_the_destroyed },
 		{ "drained", test_drained },
+		{ "two_threads_poll", test_two_threads_poll },
+		{ "receive_amid_requests", test_receive_amid_requests },
 		{ "objects_of_others", test_objects_of_others },
 		{ "values", test_values },
 	};
