@@ -34,7 +34,7 @@
 #define MAX_CQE (1u << 20)
 #define MAX_INLINE 1024u
 #define MAX_RD_ATOMIC 16u
-#define MTU_BYTES 4096u
+#define MTU_BYTES 4096u /* at most, of any device_mtu() */
 #define GRH_BYTES 40u
 #define N_INVALIDATED 8u
 #define EAGER (8u * 1024) /* above, straight into the receiver's memory */
@@ -464,6 +464,8 @@ struct ibv_ah *rdma_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc,
 /* device.c */
 void device_attr(struct ibv_device_attr *a);
 int device_port(uint8_t port, struct ibv_port_attr *a);
+/* The bytes that a packet may have. */
+uint32_t device_mtu(void);
 int device_gid(uint32_t index, union ibv_gid *gid, uint32_t *ifindex);
 /* Its number in our table, or -1: it is no address of this host's. */
 int device_find_gid(const union ibv_gid *gid);

@@ -150,6 +150,12 @@ static enum ibv_mtu packet_mtu(void)
 	return mtu;
 }
 
+uint32_t device_mtu(void)
+{
+	know();
+	return 128u << packet_mtu();
+}
+
 uint64_t device_guid(void)
 {
 	know();

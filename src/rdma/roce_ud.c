@@ -35,7 +35,7 @@ int roce_ud_send(struct qp *qp, struct swqe *w)
 	struct roce_flow f;
 	union ibv_gid sgid;
 
-	if (w->length > MTU_BYTES)
+	if (w->length > device_mtu())
 		return IBV_WC_LOC_LEN_ERR;
 	int n = tx_gather(qp, w, 0, w->length, 0, iov);
 	if (n < 0)

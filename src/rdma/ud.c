@@ -236,7 +236,7 @@ int ud_send(struct qp *qp, struct swqe *w)
 
 	if (w->is_far)
 		return roce_ud_send(qp, w);
-	if (w->length > MTU_BYTES)
+	if (w->length > device_mtu())
 		return IBV_WC_LOC_LEN_ERR;
 	if (unlikely(w->dest_qpn == MCAST_QPN))
 		return mcast_send(qp, w);

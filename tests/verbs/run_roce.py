@@ -407,6 +407,7 @@ def all_of(hosts):
     good &= groups(hosts, "ff0e::8601", ("fd99::1", "fd99::2"))
     good &= test_program(hosts, "far_windows", 18690)
     good &= test_program(hosts, "far_xrc", 18691)
+    good &= test_program(hosts, "far_states", 18692)
     good &= refused(hosts)
     good &= shared_port(hosts)
     good &= decoded(hosts)

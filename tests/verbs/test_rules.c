@@ -181,6 +181,38 @@ static void test_drained(void)
 	CHECK(!is_readable(a.ctx->async_fd));
 }
 
+/* A datagram is one packet, and may be as long as the port says. */
+static void test_longest_datagram(void)
+{
+	struct ibv_send_wr *bad, wr = { .num_sge = 1, .opcode = IBV_WR_SEND };
+	struct ibv_port_attr port;
+	struct end a, b;
+
+	end_open(&a, IBV_QPT_UD);
+	end_open(&b, IBV_QPT_UD);
+	end_ready(&a, 1);
+	end_ready(&b, 2);
+	struct address to = address_of(&b);
+	struct ibv_ah_attr ah = { .is_global = 1,
+				  .port_num = 1,
+				  .grh.dgid = to.gid };
+	CHECK(!ibv_query_port(a.ctx, 1, &port));
+	uint32_t mtu = 128u << port.active_mtu;
+	struct ibv_sge sge = { (uintptr_t)a.buf, mtu, a.mr->lkey };
+	wr.sg_list = &sge;
+	wr.wr.ud.ah = ibv_create_ah(a.pd, &ah);
+	wr.wr.ud.remote_qpn = to.qpn;
+	wr.wr.ud.remote_qkey = 2;
+	CHECK(wr.wr.ud.ah && !post_recv(&b, 1, BUF));
+	CHECK(!ibv_post_send(a.qp, &wr, &bad));
+	CHECK(next(&a).status == IBV_WC_SUCCESS);
+	CHECK(next(&b).byte_len == 40 + mtu);
+	sge.length++;
+	CHECK(!ibv_post_send(a.qp, &wr, &bad));
+	CHECK(next(&a).status == IBV_WC_LOC_LEN_ERR);
+	set(a.qp, IBV_QPS_RTS); /* from SQE */
+}
+
 /*
  * Extended calls.
  */
@@ -346,6 +378,7 @@ int main(int argc, char **argv)
 		{ "completions_of_the_destroyed",
 		  test_completions_of_the_destroyed },
 		{ "drained", test_drained },
+		{ "longest_datagram", test_longest_datagram },
 		{ "two_threads_poll", test_two_threads_poll },
 		{ "receive_amid_requests", test_receive_amid_requests },
 		{ "objects_of_others", test_objects_of_others },
