@@ -33,6 +33,9 @@
 #define TRIES 15u
 #define TRIES_DREQ 5u
 #define REJ_TIMED_OUT 4
+/* As in link.c: a listener may come so much later. */
+#define LISTENER_NS (100 * NS_PER_MS)
+#define ASK_AGAIN_NS (20 * NS_PER_MS)
 
 enum bridge_state {
 	B_FREE,
@@ -53,6 +56,7 @@ struct bridge {
 	bool has_last;
 	uint32_t tries; /* left */
 	uint64_t resend_ns;
+	uint64_t listener_ns; /* until then a listener may come */
 };
 
 static struct lock bridge_lock;
@@ -213,10 +217,12 @@ static void on_msg(struct bridge *b, const struct msg *m)
 	switch (m->kind) {
 	case MSG_REQ:
 		b->state = B_REQ_SENT;
+		b->listener_ns = now_ns() + LISTENER_NS;
 		tell(b, MAD_REQ, m, TRIES);
 		return;
 	case MSG_SIDR_REQ:
 		b->state = B_REQ_SENT;
+		b->listener_ns = now_ns() + LISTENER_NS;
 		tell(b, MAD_SIDR_REQ, m, TRIES);
 		return;
 	case MSG_REP:
@@ -394,6 +400,21 @@ static void on_rep(struct bridge *b, const struct mad *d)
 	pass_on(b, d, false);
 }
 
+/* Nobody listens.  True: that may change, and the request is sent again. */
+static bool awaits_listener(struct bridge *b, const struct mad *d)
+{
+	uint8_t nobody =
+	    d->kind == MAD_REJ ? REJ_INVALID_SERVICE_ID : SIDR_UNSUPPORTED;
+	uint64_t now = now_ns();
+
+	if (b->state != B_REQ_SENT || !b->tries || d->m.reason != nobody ||
+	    now >= b->listener_ns)
+		return false;
+	b->resend_ns = now + ASK_AGAIN_NS;
+	wire_wake_at(b->resend_ns);
+	return true;
+}
+
 static void on_answer(struct bridge *b, const struct mad *d)
 {
 	switch (d->kind) {
@@ -412,11 +433,13 @@ static void on_answer(struct bridge *b, const struct mad *d)
 			b->tries = TRIES;
 		return;
 	case MAD_REJ:
-		if (b->state >= B_REQ_SENT && b->state <= B_REP_SENT)
+		if (b->state >= B_REQ_SENT && b->state <= B_REP_SENT &&
+		    !awaits_listener(b, d))
 			pass_on(b, d, true);
 		return;
 	case MAD_SIDR_REP:
-		if (b->state == B_REQ_SENT && b->last.kind == MAD_SIDR_REQ)
+		if (b->state == B_REQ_SENT && b->last.kind == MAD_SIDR_REQ &&
+		    !awaits_listener(b, d))
 			pass_on(b, d, true);
 		return;
 	case MAD_DREQ:
