@@ -24,7 +24,7 @@ VERBS = os.path.join(suites.HERE, "..", "verbs")
 # Script and arguments; True: left out with --quick.
 SCRIPTS = [("test_devinfo.py", False), ("run_programs.py pingpong", False), ("run_programs.py perftest", False), ("run_programs.py sizes", True),
            ("run_cm.py", True), ("run_roce.py", False), ("run_roce.py sizes", True), ("run_mpi.py", True), ("run_ucx.py", True), ("run_pyverbs.py", True)]
-NEEDED = ["tests/test_limits", "tests/far_windows", "tests/far_xrc", "tests/plain_stream"]
+NEEDED = ["tests/test_limits", "tests/far_states", "tests/far_windows", "tests/far_xrc", "tests/plain_stream"]
 LIMIT_S = 3000 # of a script
 
 
