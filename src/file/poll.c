@@ -29,8 +29,7 @@ struct entry {
 	struct pollfd kernel;
 	bool young; /* the kernel's, but another thread may upgrade it */
 	bool asked; /* the kernel, this time */
-	bool
-	    gone; /* the number names something else by now: see forget_closed() */
+	bool gone;  /* the number has left the file: see forget() */
 	struct sleep_entry nap;
 };
 
@@ -328,7 +327,7 @@ static void begin_sleep(struct wait *w)
 		arm(p, &p->entries[i]);
 }
 
-/* What an entry that is gone slept on may have woken us before it was armed. */
+/* No ring says whether an entry is ready whose number has left its file: only the kernel knows. */
 static bool look_again(struct wait *w)
 {
 	struct poller *p = poller_of(w);
@@ -413,8 +412,8 @@ static bool is_leaving(const struct entry *e)
 	return cookie && fds_cookie(fd) == cookie;
 }
 
-/* As in the kernel, what counts is what the number names now, and who sleeps on the old
- * description goes on to. */
+/* As in the kernel, what the number names now decides whether the entry is ready.  A thread that
+ * sleeps on the old description goes on doing so. */
 static COLD void forget(struct poller *p, struct entry *e)
 {
 	struct file *f = e->file;
@@ -429,8 +428,7 @@ static COLD void forget(struct poller *p, struct entry *e)
 	file_put(f);
 }
 
-/* While we waited another thread may have closed a descriptor or reused its
- * number. */
+/* While we waited another thread may have closed a descriptor or reused its number. */
 static void forget_closed(struct poller *p)
 {
 	for (nfds_t i = 0; i < p->n; i++) {

@@ -114,8 +114,8 @@ static COLD void pipe_put_back(int pipe_fd, const char *data, size_t n)
 		libc.close(out);
 }
 
-/* One that does not wait takes no more out of the pipe than there is room for.  @least: where
- * POLLOUT has just said that there is some. */
+/* How many bytes may leave the pipe?  A socket that does not wait takes what it has room for.
+ * @least: the answer if its protocol does not know. */
 static size_t socket_room(struct sock *sk, int sock, size_t least)
 {
 	const struct sock_ops *ops = sock_ops(sk);

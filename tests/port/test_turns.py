@@ -322,18 +322,23 @@ sys.stdin.readline()
 """
 
 
+def counted_at_end(world, near, far):
+    """Return: what `osf stat --json` says of the process of @near.  Then both ends may end."""
+    pid = near.stdout.readline().decode().split()[1]
+    r = subprocess.run(world.inside("a", [world.osf, "stat", "--json", pid]),
+                       stdout=subprocess.PIPE, timeout=PATIENCE_S)
+    near.communicate(b"\n", timeout=PATIENCE_S)
+    far.communicate(timeout=PATIENCE_S)
+    return json.loads(r.stdout)
+
+
 def follows_a_strange_peer(world, host, port):
     python = os.path.realpath(sys.executable)
     far = world.start("b", [python, "-c", STRANGE, host, port], False)
     far.stdout.readline()
     near = world.start("a", [python, "-c", MEETS_STRANGE, host, port], True,
                        stdin=subprocess.PIPE)
-    pid = near.stdout.readline().decode().split()[1]
-    r = subprocess.run(world.inside("a", [world.osf, "stat", "--json", pid]),
-                       stdout=subprocess.PIPE, timeout=PATIENCE_S)
-    near.communicate(b"\n", timeout=PATIENCE_S)
-    far.communicate(timeout=PATIENCE_S)
-    s = json.loads(r.stdout)["processes"][0]["sockets"][0]
+    s = counted_at_end(world, near, far)["processes"][0]["sockets"][0]
     if (s["reason"], s["n_freezes"], s["n_thaws"]) != ("headers", 1, 1):
         fail("IP headers that are the kernel's: %s" % s)
     print("%s: a connection goes where its peer's headers are understood" % host)
@@ -362,12 +367,7 @@ def rests_after_bulk(world):
     far.stdout.readline()
     near = world.start("a", [python, "-c", BULK_TURNS, "10.9.0.2", "6504"], True,
                        stdin=subprocess.PIPE)
-    pid = near.stdout.readline().decode().split()[1]
-    r = subprocess.run(world.inside("a", [world.osf, "stat", "--json", pid]),
-                       stdout=subprocess.PIPE, timeout=PATIENCE_S)
-    near.communicate(b"\n", timeout=PATIENCE_S)
-    far.communicate(timeout=PATIENCE_S)
-    n = json.loads(r.stdout)["processes"][0]["sockets"][0]["n_freezes"]
+    n = counted_at_end(world, near, far)["processes"][0]["sockets"][0]["n_freezes"]
     if not 2 <= n <= 20:
         fail("%d moves in 60 bulks" % n)
     print("a connection that a rule moves rests after bulk: %d moves" % n)
@@ -380,12 +380,7 @@ def shown_by_stat(world):
     far.stdout.readline()
     near = world.start("a", [python, "-c", MOVES_TWICE, "10.9.0.2", "6502"], True,
                        stdin=subprocess.PIPE)
-    pid = near.stdout.readline().decode().split()[1]
-    r = subprocess.run(world.inside("a", [world.osf, "stat", "--json", pid]),
-                       stdout=subprocess.PIPE, timeout=PATIENCE_S)
-    near.communicate(b"\n", timeout=PATIENCE_S)
-    far.communicate(timeout=PATIENCE_S)
-    doc = json.loads(r.stdout)
+    doc = counted_at_end(world, near, far)
     s = doc["processes"][0]["sockets"][0]
     if (s["proto"], s["n_freezes"], s["n_thaws"]) != ("tcp", 2, 1) or not s["cwnd"]:
         fail("osf stat: %s" % s)
