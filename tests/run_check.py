@@ -41,8 +41,8 @@ TAIL_LINES = 40
 SANITIZED_SLOWER = 4
 SEEDS = "failed_seeds.txt"
 # Most tests wait most of the time, for the kernel's timers and for each other's answers: two
-# for each core keep the cores busy, or one more than cores where the slow ones run, which load
-# the cores themselves.  Those that cannot run beside others are alone (meson.build).
+# for each core keep the cores busy, or two more than cores where the slow ones run, some of which
+# load the cores themselves.  Those that cannot run beside others are alone (meson.build).
 TESTS_PER_CORE_FAST = 2
 NAMES_MAX = 4  # in the last line, of tests that are skipped for one reason
 # " 12/109 osf:app+slow / test_soak   OK   12.3s", as Meson writes it
@@ -97,7 +97,7 @@ def run_meson(build, options):
     if built_with(build) != "none":
         options = ["--timeout-multiplier", str(SANITIZED_SLOWER), *options]
     n_cores = len(os.sched_getaffinity(0))
-    n_tests = TESTS_PER_CORE_FAST * n_cores if "OSF_TEST_FAST" in os.environ else n_cores + 1
+    n_tests = TESTS_PER_CORE_FAST * n_cores if "OSF_TEST_FAST" in os.environ else n_cores + 2
     options = ["--num-processes", str(n_tests), *options]
     # A group of its own, so that its end is the end of what it started.
     meson = subprocess.Popen(["meson", "test", "-C", build, "--no-rebuild", "--no-stdsplit",

@@ -25,8 +25,8 @@ RUNS = [("kills", 50, True, 50, 100),
 # These run for a given time, side by side.  How many connections that are depends on what else
 # the machine does: with a load of 80, 28 streams in 69 s.
 TIMED = [("share", 10, True, 1, 100),
-         ("mix", 45, True, 1, 250),
-         ("mix", 45, False, 1, 250)]
+         ("mix", 25, True, 1, 250),
+         ("mix", 25, False, 1, 250)]
 # Its processes have threads and fork, and libasan's allocator (GCC 12) has no handlers
 # for that: a child waits for ever for a lock that another thread held.
 MIX_NOT_WITH = "address"
