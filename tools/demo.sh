@@ -88,12 +88,12 @@ bench() {
 		awk -F'"' '$2 == "GET" { print $4 }'
 }
 
-# figure CLIENTS [osf run ...]: the same, of as many as take about three seconds
+# figure CLIENTS [osf run ...]: the same, of as many as take about two seconds
 figure() {
 	local clients=$1 rate
 	shift
 	rate=$(bench "$clients" 4000 "$@")
-	bench "$clients" "$(awk -v r="$rate" 'BEGIN { printf "%d", 3 * r + 4000 }')" "$@"
+	bench "$clients" "$(awk -v r="$rate" 'BEGIN { printf "%d", 2 * r + 4000 }')" "$@"
 }
 
 # measure NAME [osf run ...]: leaves one and many in variables of that name
@@ -138,7 +138,7 @@ main() {
 		exit 1
 	}
 
-	say "redis-benchmark GET, about 3 seconds each; please wait"
+	say "redis-benchmark GET, about 2 seconds each; please wait"
 	measure kernel
 	server_stop
 	measure osf "${osf_run[@]}"
