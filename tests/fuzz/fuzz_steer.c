@@ -33,6 +33,16 @@ static long bpf_skb_load_bytes(const struct __sk_buff *skb, uint32_t off,
 			       void *to, uint32_t len);
 static void *bpf_map_lookup_elem(void *map, const void *key);
 
+static long bpf_loop(uint32_t n, long (*round)(uint32_t i, void *ctx),
+		     void *ctx, uint64_t flags)
+{
+	uint32_t i = 0;
+
+	while (i < n && !round(i, ctx))
+		i++;
+	return i;
+}
+
 #include "port/packet/steer.bpf.c"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -24,6 +24,8 @@
 /* A field of a call, of which a filter sees the low half. */
 #define CALL_ARG(of) ((uint32_t)offsetof(struct seccomp_data, of))
 
+#define VERIFIED_MAX 10000 /* instructions: some milliseconds */
+
 static struct world world;
 
 /* As in a kernel that has neither IPsec nor conntrack. */
@@ -145,12 +147,24 @@ static void osfd_has_given_up_the_rest(void **state)
 	program_close(&prog);
 }
 
+/* The verifier follows more of a program whose loader lacks CAP_PERFMON, and each grant loads
+ * the programs anew. */
+static void the_verifier_is_soon_done(void **state)
+{
+	struct program prog;
+
+	program_open(&prog);
+	assert_in_range(tcx_verified(&world), 1, VERIFIED_MAX);
+	program_close(&prog);
+}
+
 #define TEST(name) OSFD_TEST(name, &world)
 
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(osfd_has_given_up_the_rest),
+		TEST(the_verifier_is_soon_done),
 		TEST(a_kernel_may_lack_ipsec_and_conntrack),
 	};
 

@@ -178,15 +178,36 @@ void pair_close(struct pair *p)
 	close(p->end[THERE]);
 }
 
-unsigned n_tcx(const struct world *w)
+static unsigned tcx_ids(const struct world *w, uint32_t *ids, uint32_t max)
 {
-	uint32_t ids[64], n = ARRAY_LEN(ids), flags = 0;
+	uint32_t n = max, flags = 0;
 
 	world_enter(w, HERE);
 	if (bpf_prog_query(w->ifindex[HERE], (enum bpf_attach_type)TCX_INGRESS,
 			   0, &flags, ids, &n) < 0)
 		die("bpf_prog_query");
 	return n;
+}
+
+unsigned n_tcx(const struct world *w)
+{
+	uint32_t ids[64];
+
+	return tcx_ids(w, ids, ARRAY_LEN(ids));
+}
+
+uint32_t tcx_verified(const struct world *w)
+{
+	struct bpf_prog_info info = { 0 };
+	uint32_t id, len = sizeof(info);
+
+	if (tcx_ids(w, &id, 1) != 1)
+		die("not one tcx program");
+	int fd = bpf_prog_get_fd_by_id(id);
+	if (fd < 0 || bpf_obj_get_info_by_fd(fd, &info, &len) < 0)
+		die("bpf_obj_get_info_by_fd");
+	close(fd);
+	return info.verified_insns;
 }
 
 bool port_wait(struct packet_port *p, struct packet_frame *out)

@@ -45,6 +45,8 @@ void pair_close(struct pair *p);
 
 /* How many tcx programs are at ingress of the device HERE.  (Older bpftools show none.) */
 unsigned n_tcx(const struct world *w);
+/* How many instructions the kernel's verifier has followed in the only one of them. */
+uint32_t tcx_verified(const struct world *w);
 
 /* The next frame, waited for up to 5 s; false when none came. */
 bool port_wait(struct packet_port *p, struct packet_frame *out);
