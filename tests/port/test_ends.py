@@ -12,14 +12,15 @@ that sleeps hears nothing of it, and hears of the next byte.  `ss -K' ends a con
 ends the kernel's.  A program that has asked for a reset at its end (SO_LINGER with 0) ends in
 several ways.  A connection that would move while its route is away moves later.  A
 program that is away until its ring is full hears of a reset that found no room there.  No
-program may see an error otherwise, and nothing is left behind.
+program may see an error otherwise, and nothing is left behind: no steering program, packet
+socket, worker, process or namespace.
 """
 import os
 import subprocess
 import sys
 import time
 
-from test_turns import PATIENCE_S, World, check, fail, number, skip
+from test_turns import PATIENCE_S, PLACES, World, check, fail, number, skip
 
 PYTHON = os.path.realpath(sys.executable)
 
@@ -66,6 +67,51 @@ def runs(pid):
             return f.read().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+# --- what must not be left ---
+
+# As libbpf tells it: older bpftools show no tcx programs.
+N_TCX = """
+import ctypes, socket, sys
+ids, n, flags = (ctypes.c_uint32 * 64)(), ctypes.c_uint32(64), ctypes.c_uint32()
+query = ctypes.CDLL("libbpf.so.1").bpf_prog_query
+assert query(socket.if_nametoindex(sys.argv[1]), 46, 0, ctypes.byref(flags), ids,
+             ctypes.byref(n)) == 0
+print(n.value)
+"""
+
+
+def steering(world, dev):
+    """Return: what looks at the frames of a device, or serves programs that do."""
+    place = dev[1]
+    line = "%s -c '%s' %s; tail -n +2 /proc/net/packet; cat /proc/%d/task/*/children" % (
+        PYTHON, N_TCX, dev, osfd_of(world, place))
+    tcx, *rest = sh(world, place, line).split("\n")
+    workers = [pid for pid in rest.pop().split() if name_of(pid) == "osfd-worker"]
+    return [int(tcx), [row for row in rest if row], workers]
+
+
+def name_of(pid):
+    try:
+        with open("/proc/%s/comm" % pid) as f:
+            return f.read().strip()
+    except OSError:
+        return ""
+
+
+def close_cleanly(world):
+    """Closes the world, of which nothing may be left."""
+    for dev in ("va", "vb"):
+        wait_until("nothing looks at frames of " + dev,
+                   lambda d=dev: steering(world, d) == [0, [], []])
+    pids = [int(pid) for place in PLACES for pid in
+            sh(world, place, "ip netns pids " + world.name(place)).split()]
+    world.close()
+    wait_until("no process is left", lambda: not any(runs(pid) for pid in pids))
+    if any(os.path.exists("/run/netns/" + world.name(place)) for place in PLACES):
+        fail("a network namespace is left")
+    print("nothing is left")
 
 
 # --- what happens ---
@@ -536,6 +582,7 @@ def main():
             for both in (False, True):
                 under_load(world, program, host, both, rounds, seed)
                 seed += 1
+        close_cleanly(world)
     finally:
         world.close()
 

@@ -7,19 +7,18 @@
 The world is test_turns.py's.  Four programs under osf open CONNECTIONS together to one server
 of the kernel's.  Each round takes a turn on every connection and compares its bytes.  At one
 moment all have moved.  Then a third of them goes back to the kernel in each round, for an
-option, and moves again.  At the end three programs close and one is killed.  No turn may
-fail, and neither osfd nor the port keeps anything.
+option, and moves again.  A connection that is back has no filter.  At the end three programs
+close and one is killed.  No turn may fail, and nothing is left (test_ends.py).
 """
 import collections
 import json
 import os
-import re
 import subprocess
 import sys
 import time
 
-from test_ends import PYTHON, expect, osfd_of, ports, say, sh, wait_until
-from test_turns import World, fail, skip
+from test_ends import PYTHON, close_cleanly, expect, osfd_of, ports, say, sh, wait_until
+from test_turns import World, fail, number, skip
 
 PROGRAMS = 4
 MOVE_ROUNDS = 60
@@ -58,6 +57,7 @@ while True:
 """
 CLIENT = """
 import os, resource, socket, sys
+SO_GET_FILTER = 26
 host, port, n, seed = sys.argv[1], *(int(w) for w in sys.argv[2:])
 resource.setrlimit(resource.RLIMIT_NOFILE,
                    (n + 200, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
@@ -75,6 +75,7 @@ def turns(goes_back):
     for i, c in enumerate(conns):
         if goes_back and (i + n_round) % 3 == 0:
             c.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, 0)
+            assert not c.getsockopt(socket.SOL_SOCKET, SO_GET_FILTER, 64), "a filter is left"
         got = b""
         while len(got) < 26:
             part = c.recv(26 - len(got))
@@ -110,12 +111,6 @@ def reasons(world):
                                for sock in proc["sockets"])
 
 
-def moves(text):
-    """Return: how often a program's connections have moved, as osf run --stats rounds it."""
-    found = re.search(r"([0-9.]+)(k?) upgraded", text)
-    return int(float(found.group(1)) * (1000 if found.group(2) else 1)) if found else 0
-
-
 def move_all(world, procs, n):
     """Each program takes a turn on each connection until all have moved."""
     for n_round in range(MOVE_ROUNDS):
@@ -144,7 +139,7 @@ def storm(world, n):
     took = time.monotonic() - began
     say(procs[0], b"die\n")
     said = [proc.communicate()[0].decode() for proc in procs]
-    moved = sum(moves(text) for text in said[1:])
+    moved = sum(number(text, "upgraded") for text in said[1:])
     if any(proc.returncode for proc in procs[1:]):
         fail("%s" % said)
     print("%d rounds in %.1f s; three programs moved connections %d times" %
@@ -165,6 +160,7 @@ def main():
     try:
         world.open()
         storm(world, n)
+        close_cleanly(world)
     finally:
         world.close()
 

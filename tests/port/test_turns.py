@@ -99,8 +99,9 @@ class World:
 
 
 def number(text, what):
-    found = re.search(r"(\d+) " + what, text)
-    return int(found.group(1)) if found else 0
+    """Return: the number in front of a word, which osf run --stats rounds."""
+    found = re.search(r"([0-9.]+)([kM]?) " + what, text)
+    return int(float(found.group(1)) * {"": 1, "k": 1e3, "M": 1e6}[found.group(2)]) if found else 0
 
 
 def check(name, text, status, least):
