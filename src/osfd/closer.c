@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "osfd/channel.h"
+#include "osfd/confine.h"
 
 #define N_THREADS 8 /* that may sleep at a time */
 #define ROOM 65536u /* descriptors that wait for a thread */
@@ -35,8 +36,12 @@ static struct {
  * Code that runs in the other process.
  */
 
+/* A thread that begins makes calls that the filter refuses. */
+static pthread_barrier_t all_run;
+
 static void *close_them(void *arg)
 {
+	pthread_barrier_wait(&all_run);
 	for (;;) {
 		pthread_mutex_lock(&waiting.lock);
 		while (!waiting.n)
@@ -114,9 +119,13 @@ static void run(int osfd)
 	capng_clear(CAPNG_SELECT_BOTH);
 	bool is_good = null >= 0 && rl.rlim_cur > 2 * OTHER_FDS &&
 		       capng_apply(CAPNG_SELECT_BOTH) == 0;
+	pthread_barrier_init(&all_run, NULL, N_THREADS + 1);
 	for (int i = 0; is_good && i < N_THREADS; i++)
 		is_good = !pthread_create(&thread, NULL, close_them, NULL);
-	if (is_good)
+	if (!is_good)
+		return;
+	pthread_barrier_wait(&all_run);
+	if (confine_closer() == 0)
 		serve(OSFD);
 }
 

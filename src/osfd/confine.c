@@ -10,6 +10,8 @@
  *
  * A worker gives up CAP_BPF, too, and what osfd needs to make ports and workers.  Of bpf()
  * it keeps the four commands that read and write a map whose descriptor it has.
+ *
+ * The closer has no capability, and can receive and close descriptors, and nothing else.
  */
 #include "osfd/confine.h"
 
@@ -95,6 +97,12 @@ static const char *const common[] = {
 	"timerfd_gettime",
 	"uname",
 	"write",
+};
+
+/* Of the closer, whose threads run already. */
+static const char *const of_closer[] = {
+	"close",   "exit_group",      "futex",
+	"recvmsg", "restart_syscall", "rt_sigreturn",
 };
 
 /* Of osfd alone, and to begin a worker. */
@@ -205,13 +213,44 @@ static int filter_worker_calls(void)
 	return err;
 }
 
+/* All threads get the filter. */
+static int filter_closer_calls(void)
+{
+	scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
+	int err = ctx ? 0 : -ENOMEM;
+
+	if (!err)
+		err = allow(ctx, of_closer, ARRAY_LEN(of_closer));
+	if (!err)
+		err = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_TSYNC, 1);
+	if (!err)
+		err = seccomp_load(ctx);
+	seccomp_release(ctx);
+	return err;
+}
+
+static int give_up_exec(void)
+{
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+		       prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0
+		   ? -errno
+		   : 0;
+}
+
 int confine(void)
 {
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
-	    prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0)
-		return -errno;
-	int err = drop_capabilities();
+	int err = give_up_exec();
+
+	if (!err)
+		err = drop_capabilities();
 	return err ? err : filter_calls();
+}
+
+int confine_closer(void)
+{
+	int err = give_up_exec();
+
+	return err ? err : filter_closer_calls();
 }
 
 int confine_worker(void)

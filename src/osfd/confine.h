@@ -10,3 +10,7 @@ MUST_CHECK int confine(void);
 
 /* In a worker, after that: three capabilities, and fewer calls.  Return: as confine() */
 MUST_CHECK int confine_worker(void);
+
+/* In the closer, which has dropped its capabilities and started its threads.  Return: as
+ * confine() */
+MUST_CHECK int confine_closer(void);
