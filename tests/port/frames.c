@@ -303,7 +303,8 @@ static uint32_t seq_of(struct grant *g, bool is_v6, struct pair *p)
 	return seq + 1;
 }
 
-static void large_frames_arrive_whole(bool is_v6)
+/* All of a stream that THERE sends, of which the kernel has a copy. */
+static void bulk_arrives(bool is_v6, void (*meanwhile)(struct pair *p))
 {
 	struct grant g;
 	struct pair p;
@@ -322,6 +323,7 @@ static void large_frames_arrive_whole(bool is_v6)
 	setsockopt(p.end[THERE], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
 	fcntl(p.end[THERE], F_SETFL, O_NONBLOCK);
 	assert_int_equal(send(p.end[THERE], sent, BULK, 0), BULK);
+	meanwhile(&p);
 	assert_int_equal(collect(&g, is_v6, seq, got, &largest), BULK);
 	assert_int_equal(stream_differs(got, 0, BULK), BULK);
 	print_message("largest frame %u bytes\n", largest);
@@ -330,6 +332,29 @@ static void large_frames_arrive_whole(bool is_v6)
 	free(got);
 	pair_close(&p);
 	grant_close(&g);
+}
+
+static void nothing(struct pair *p) {}
+
+static void large_frames_arrive_whole(bool is_v6)
+{
+	bulk_arrives(is_v6, nothing);
+}
+
+/* When the kernel has all bytes, the port has all frames. */
+static void device_goes(struct pair *p)
+{
+	static uint8_t got[BULK];
+
+	assert_int_equal(recv(p->end[HERE], got, BULK, MSG_WAITALL), BULK);
+	must_run("ip link set va down && ip link set va up && "
+		 "ip addr replace fd09::1/64 dev va nodad");
+}
+
+/* The device leaves an error at the socket, which is no frame. */
+static void large_frames_outlive_a_device_that_goes(void **state)
+{
+	bulk_arrives(false, device_goes);
 }
 
 #define TRIES 100
@@ -622,6 +647,7 @@ int main(void)
 		TWO(strange_segments_of_the_flow_are_shown),
 		TWO(a_priority_is_no_vlan),
 		cmocka_unit_test(a_first_fragment_is_shown),
+		cmocka_unit_test(large_frames_outlive_a_device_that_goes),
 	};
 
 	world_open(&world);

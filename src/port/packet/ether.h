@@ -86,5 +86,13 @@ static inline bool ether_has_come(const struct ether_port *p)
 	return packet_has_come(&p->io);
 }
 
-/* Return: 0, or why the device moves no frames (-ENETDOWN, -ENXIO, ...). */
-static inline int ether_error(const struct ether_port *p) { return p->err; }
+/* Return: 0, or why the device moves no frames, or has not for a while (-ENETDOWN, -ENXIO,
+ * ...).  Says each error once. */
+static inline int ether_error(struct ether_port *p)
+{
+	int err = p->err ? p->err : p->io.rx_error;
+
+	if (unlikely(err != 0))
+		p->err = p->io.rx_error = 0;
+	return err;
+}

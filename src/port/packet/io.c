@@ -56,7 +56,10 @@ static bool read_offload(const struct virtio_net_hdr *h, uint32_t len,
 	return h->gso_size > 0;
 }
 
-/* The whole of a frame of which the slot holds the beginning. */
+/* The whole of a frame of which the slot holds the beginning.  A device that has gone down
+ * since leaves an error at the socket, and the first recvmsg() returns that and no frame.
+ * The frame must leave the queue nevertheless, or each later one would be taken for the one
+ * before it. */
 static COLD bool read_large(struct packet_port *p, struct packet_frame *out)
 {
 	struct virtio_net_hdr h;
@@ -64,6 +67,11 @@ static COLD bool read_large(struct packet_port *p, struct packet_frame *out)
 				{ p->large, PACKET_FRAME_MAX } };
 	struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 2 };
 	ssize_t n = nocancel_recvmsg(p->fd, &msg, MSG_DONTWAIT);
+
+	if (n < 0 && errno != EAGAIN) {
+		p->rx_error = -errno;
+		n = nocancel_recvmsg(p->fd, &msg, MSG_DONTWAIT);
+	}
 
 	if (n < (ssize_t)sizeof(h) || msg.msg_flags & MSG_TRUNC)
 		return false;

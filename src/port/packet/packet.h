@@ -71,6 +71,7 @@ struct packet_port {
 	    n_in_row; /* frames since the ring was empty, or n_rx_full has grown */
 	uint32_t n_refused; /* large frames that did not leave, in a row */
 	bool has_qdisc;     /* PACKET_QDISC_BYPASS is off */
+	int rx_error;       /* negative: the device has gone down meanwhile */
 	struct packet_stats stats;
 };
 #define PACKET_NONE ((struct packet_port){ .fd = -1 })

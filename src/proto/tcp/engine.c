@@ -172,10 +172,4 @@ bool engine_has_been_full(struct engine *e)
 	return has_changed(&e->n_full, e->ether.io.stats.n_rx_full);
 }
 
-int engine_error(struct engine *e)
-{
-	int err = ether_error(&e->ether);
-
-	e->ether.err = 0;
-	return err;
-}
+int engine_error(struct engine *e) { return ether_error(&e->ether); }
