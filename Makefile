@@ -64,6 +64,13 @@ mates: tests
 	OSF_BUILD=$(BUILD) python3 tests/app/test_mates.py $(BUILD)/tests/mates \
 		--seconds $(SECONDS) --seed $(or $(SEED),1)
 
+# Processes and threads that share connections, over a libosf.so whose atomic operations wait at
+# random (src/base/chaos.h): finds races that nothing else finds.  It prints the seeds that
+# fail; SEED=N SECONDS=1 runs N again.  KINDS="mix kills" runs some.
+chaos: build-chaos
+	python3 tests/app/chaos.py build-chaos --seconds $(SECONDS) \
+		--seed $(or $(SEED),1) $(KINDS)
+
 # How much of src/tcp the tests reach: lines, branches, changes of state.
 coverage:
 	tests/coverage.sh
@@ -138,7 +145,8 @@ uninstall:
 # How to run programs with these: docs/notes/2026-11-21-sanitizers.md.
 asan = BUILD=build-asan SETUP="-Db_sanitize=address,undefined $(SANITIZE)"
 tsan = BUILD=build-tsan SETUP="-Db_sanitize=thread $(SANITIZE)"
-build-asan build-tsan: build-%:
+chaos = BUILD=build-chaos SETUP=-Dchaos=true PRODUCT="src/libosf.so tests/soak tests/stress"
+build-asan build-tsan build-chaos: build-%:
 	$(MAKE) build $($*)
 
 # All tests with a sanitizer, those of applications too; FAST=1 and so on as for check.
@@ -146,7 +154,7 @@ check-asan check-tsan: check-%:
 	$(MAKE) check $($*)
 
 clean:
-	rm -rf $(BUILD) build-asan build-tsan
+	rm -rf $(BUILD) build-asan build-tsan build-chaos
 
-.PHONY: build tests check abi coverage differential sim fuzz mates hostile suites suites-tcp night-wire night-verbs vm bench demo demo-wire install uninstall build-asan build-tsan \
+.PHONY: build tests check abi coverage differential sim fuzz mates chaos hostile suites suites-tcp night-wire night-verbs vm bench demo demo-wire install uninstall build-asan build-tsan build-chaos \
 	check-asan check-tsan clean
