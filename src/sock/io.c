@@ -396,6 +396,14 @@ enum io_control io_control(const struct msghdr *msg)
 	return is;
 }
 
+/* Waits as sock_await_move(), but not for another process that does not end it. */
+static COLD bool has_moved(struct sock *sk)
+{
+	while (sock_ops(sk)->is_moving && !sock_moves_long(sk))
+		sock_moving(sk);
+	return !sock_ops(sk)->is_moving;
+}
+
 /* The kernel is to carry what is sent next.  @flags: of the call. */
 static COLD int go_back(struct sock *sk, int fd, int flags, enum osf_reason why)
 {
@@ -403,6 +411,8 @@ static COLD int go_back(struct sock *sk, int fd, int flags, enum osf_reason why)
 	struct call_wait w = { .dir = DIR_TX, .seen = io.seen };
 	int err;
 
+	if (!may_wait(sk, flags) && !has_moved(sk))
+		return -EAGAIN;
 	while ((err = sock_ops(sk)->fallback(sk, io.fd, why)) == -EAGAIN &&
 	       may_wait(sk, flags))
 		if ((err = wait_in(&io, &w, 0)))

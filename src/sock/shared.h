@@ -87,6 +87,7 @@ static_assert(sizeof(struct shared_page) <= SHARED_BYTES, "a page each");
 PAGE_HAS(half[HALF_RX].word, 0);
 PAGE_HAS(half[HALF_TX].word, 576);
 PAGE_HAS(mode, 1160);
+PAGE_HAS(mover, 1164);
 PAGE_HAS(words, 1216);
 PAGE_HAS(words.proto, 1408 - SOCK_PROTO_WORDS);
 #undef PAGE_HAS

@@ -34,13 +34,15 @@ LONGEST_MS = 100
 GIVE_UP_S = 30
 PAGE = 4096
 # struct shared_page (src/sock/shared.h)
-RX, TX, MODE = 0, 576, 1160
+RX, TX, MODE, MOVER = 0, 576, 1160, 1164
 WORDS = range(1220, 1408, 4)  # struct sock_words, but for its first
 ANYTHING = -1
 UPGRADING = 1
 INIT = 1  # has no such page
+# They wait for a process of our user that may be moving the connection (docs/trust.md).
+PATIENT = ("TCP_NODELAY", "SO_SNDBUF", "shutdown")
 WAYS = {"own": ((RX, None), (TX, None)), "strangers": ((RX, INIT), (TX, INIT)),
-        "receiving": ((RX, None),), "sending": ((TX, None),), "moving": ((MODE, UPGRADING),),
+        "receiving": ((RX, None),), "sending": ((TX, None),), "moving": ((MODE, UPGRADING),), "mover": ((MODE, UPGRADING), (MOVER, None)),
         "words": tuple((at, ANYTHING) for at in WORDS)}
 
 
@@ -102,7 +104,7 @@ def call_all(socks):
         timed("select", lambda: select.select(socks, socks, [], 0))
 
 
-def call_each(socks):
+def call_each(socks, way):
     tcp = socket.IPPROTO_TCP
     of = iter(socks)
     for name, call in (
@@ -113,7 +115,8 @@ def call_each(socks):
             ("SO_SNDBUF", lambda: next(of).setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 99999)),
             ("shutdown", lambda: next(of).shutdown(socket.SHUT_RDWR)),
             ("close", lambda: next(of).close())):
-        timed(name, call)
+        if way != "mover" or name not in PATIENT:
+            timed(name, call)
 
 
 def is_kept(socks):
@@ -139,7 +142,7 @@ def serve(way):
     if way in ("own", "sending"):
         while not is_kept(socks):  # the child needs a core to write again
             assert time.monotonic() < give_up, "the child keeps nothing"
-    call_each(socks)
+    call_each(socks, way)
     call_all([sock for sock in socks if sock.fileno() >= 0])
     for sock in socks:
         timed("close", sock.close)

@@ -47,6 +47,7 @@ int wait_fd(const struct sock *sk, int fd, struct handlers_seen seen)
 }
 
 void sock_moving(struct sock *sk) {}
+bool sock_moves_long(const struct sock *sk) { return false; }
 
 static unsigned n_naps;
 void vain_sleep(struct vain *v) { n_naps++; }
