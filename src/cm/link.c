@@ -29,6 +29,7 @@
 #include "cm/bridge.h"
 #include "cm/id.h"
 #include "proto/shm/trust.h"
+#include "rdma/stranger.h"
 #include "rdma/users.h"
 
 #define ANSWER_NS (60 * NS_PER_S) /* as long as the kernel tries in all */
@@ -59,7 +60,7 @@ void link_close(struct cm_id *id)
 {
 	file_unwatch(id);
 	if (id->sock >= 0)
-		nocancel_close(id->sock);
+		stranger_close(id->sock);
 	id->sock = -1;
 }
 
@@ -119,7 +120,10 @@ static int make_socket(struct cm_id *id)
 {
 	id->sock = libc.socket(
 	    AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	return id->sock < 0 ? -errno : 0;
+	if (id->sock < 0)
+		return -errno;
+	stranger_refuse(id->sock);
+	return 0;
 }
 
 int link_bind(struct cm_id *id)
@@ -300,7 +304,7 @@ static bool accept_one(struct cm_id *listener)
 		? NULL
 		: id_new(listener->file, 0, listener->ps, listener->qp_type);
 	if (!id) {
-		nocancel_close(s);
+		stranger_close(s);
 		return true;
 	}
 	id->sock = s;

@@ -15,6 +15,7 @@
 #include "base/libc.h"
 #include "rdma/mcast.h"
 #include "rdma/show.h"
+#include "rdma/stranger.h"
 #include "rdma/users.h"
 #include "rdma/wire.h"
 
@@ -87,6 +88,7 @@ static int self_open(struct self *s)
 	    AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (s->listen_fd < 0)
 		return -errno;
+	stranger_refuse(s->listen_fd);
 	int err = bind_block(s->listen_fd, &s->block);
 	if (err)
 		return err;
@@ -135,6 +137,7 @@ static void in_child(void)
 	users_after_fork();
 	mcast_after_fork();
 	show_after_fork();
+	stranger_after_fork();
 }
 
 struct self *self_get(void)

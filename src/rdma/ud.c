@@ -24,6 +24,7 @@
 #include "base/libc.h"
 #include "proto/shm/trust.h"
 #include "rdma/mcast.h"
+#include "rdma/stranger.h"
 #include "rdma/wire.h"
 
 #define UD_RING (1024u * 1024) /* a power of two */
@@ -255,12 +256,16 @@ int ud_send(struct qp *qp, struct swqe *w)
 static bool receive_hello(int ch, struct hello *h)
 {
 	struct pollfd pfd = { ch, POLLIN, 0 };
+	bool is_ours, has_fds;
+	int on = 1;
 
-	if (trust_check(ch))
+	if (trust_check(ch) ||
+	    libc.setsockopt(ch, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)))
 		return false;
 	if (libc.poll(&pfd, 1, HELLO_MS) != 1)
 		libc.shutdown(ch, SHUT_RD);
-	if (libc.recv(ch, h, sizeof(*h), MSG_DONTWAIT) != sizeof(*h))
+	if (!stranger_look(ch, &is_ours, &has_fds) || has_fds ||
+	    libc.recv(ch, h, sizeof(*h), MSG_DONTWAIT) != sizeof(*h))
 		return false;
 	if (h->magic == KNOCK_MAGIC)
 		mcast_knocked();
@@ -300,7 +305,7 @@ void ud_accept(void)
 		if (ch < 0)
 			break;
 		arrive(ch);
-		libc.close(ch);
+		stranger_close(ch);
 	}
 	errno = saved;
 }

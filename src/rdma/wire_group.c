@@ -60,7 +60,7 @@ static int open_group(const union ibv_gid *gid)
 	if (wire.group_set < 0 || !wire_flow(gid, gid, &f))
 		return -1;
 	socklen_t len = wire_sockaddr(f.dst, f.is_v6, &ss);
-	fd = wire_bind(&ss, len, true);
+	fd = wire_bind(&ss, len, wire_share);
 	if (fd < 0)
 		return -1;
 	ev.data.fd = fd;

@@ -26,17 +26,18 @@
 #include "fuzz_device.h"
 #include "rdma/wire_in.h"
 
-#define MAIL_MAGIC 0x65636f72u
+#define MAIL_MAGIC 0x66636f72u
 #define PEER_QPN 0x12345u
 #define LARGEST 96u
 #define PACKETS_BYTES (3 * (ROCE_HEAD_MAX + LARGEST + 8))
 #define N_WAITING 8u
 
-/* As wire_port.c has it. */
+/* As wire_mail.c has it. */
 struct mail {
 	uint32_t magic, kind;
+	uint64_t number;
+	uint32_t block, part;
 	struct roce_flow flow;
-	uint32_t part;
 };
 
 static struct libc real;
@@ -256,7 +257,7 @@ static void any_mail(void)
 {
 	uint32_t how = take(1);
 	struct mail m = { .magic = how & 1 ? MAIL_MAGIC : take(4),
-			  .kind = take(1) % 5,
+			  .kind = take(1) % 7,
 			  .flow = flow_here(),
 			  .part = how & 2 ? take(1) : take(4) };
 	uint8_t bytes[64];

@@ -11,12 +11,14 @@ See src/proto/shm/rendezvous.h and notice.h for the protocol.  The numbers of th
 come from src/proto/shm/segment.h.
 """
 import array
+import ctypes
 import fcntl
 import mmap
 import os
 import re
 import secrets
 import select
+import signal
 import socket
 import struct
 import sys
@@ -25,6 +27,7 @@ import time
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 NOBODY = 65534
+PR_SET_PDEATHSIG = 1
 NUMBER_MASK = (1 << 60) - 1
 SHOWN = 1 << 62
 SO_MAX_PACING_RATE = 47
@@ -196,6 +199,11 @@ class Opener:
         base = PAGE + self.ring + at
         self.seg[base + 8:base + 8 + len(data)] = data
         struct.pack_into("=Q", self.seg, base, 1 << 32 | len(data))
+
+
+def ends_with_parent():
+    """This process, which may have become another user, does not outlive a test that is killed."""
+    assert not ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def as_user(uid, work):

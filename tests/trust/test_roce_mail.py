@@ -3,7 +3,7 @@
 """
 tests/trust/test_roce_mail.py - a stranger's descriptors cost a verbs program no time
 
-    stranger -> @osf-roce/BLOCK of a program that talks to its peer: sockets that linger
+    stranger -> @osf-roce/NUMBER of a program that talks to its peer: sockets that linger
 
 Processes that share RoCEv2's UDP port send each other packets over unix sockets, to whose names
 anybody may send.  Another user sends sockets there that linger for a minute, and closes its own
@@ -61,7 +61,7 @@ def enter(namespace):
 
 def names_of_mail():
     with open("/proc/net/unix") as f:
-        return re.findall(r"@(osf-roce/\d+)$", f.read(), re.M)
+        return re.findall(r"@(osf-roce/[0-9a-f]{16})$", f.read(), re.M)
 
 
 def say(path):
@@ -149,7 +149,8 @@ def main():
     run.done()
 
 
-if sys.argv[1:2] == ["old"]:
-    play_old_kernel()
-    os.execvp(sys.argv[2], sys.argv[2:])
-main()
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["old"]:
+        play_old_kernel()
+        os.execvp(sys.argv[2], sys.argv[2:])
+    main()
