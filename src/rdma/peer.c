@@ -20,21 +20,19 @@
 static struct lock peers_lock;
 static struct peer *peers;
 
-/* Connects to @block's name.  Return: the process at the other end, if we may share memory
- * with it, with its pidfd in *@pidfd; or -errno */
-static int connect_to(uint32_t block, int s, int *pidfd)
+/* Return: the process that has @block, if we may share memory with it, with its pidfd in
+ * *@pidfd; or -errno */
+static int find_owner(uint32_t block, int *pidfd)
 {
-	struct sockaddr_un un;
-	socklen_t len = self_socket_name(&un, block);
+	int s = lookup_connect(block);
 
-	if (libc.connect(s, (struct sockaddr *)&un, len))
-		return errno == ECONNREFUSED ? -ENOENT : -errno;
-	int err = trust_check(s), pid = channel_pid(s);
-	if (err || pid <= 0)
-		return err ? err : -ESRCH;
+	if (s < 0)
+		return s;
 	/* While the connection exists the listener's process exists, so no other process
 	 * has its number. */
-	*pidfd = (int)rawcall(SYS_pidfd_open, pid, 0);
+	int pid = channel_pid(s);
+	*pidfd = pid > 0 ? (int)rawcall(SYS_pidfd_open, pid, 0) : -ESRCH;
+	libc.close(s);
 	return *pidfd < 0 ? *pidfd : pid;
 }
 
@@ -55,13 +53,8 @@ static int search(uint32_t block, int *pidfd)
 /* Which process has @block's name, and may we share memory with it? */
 static int owner_of(uint32_t block, int *pidfd)
 {
-	int s = libc.socket(AF_UNIX,
-			    SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int pid = find_owner(block, pidfd);
 
-	if (s < 0)
-		return -errno;
-	int pid = connect_to(block, s, pidfd);
-	libc.close(s);
 	return pid == -EAGAIN ? search(block, pidfd) : pid;
 }
 

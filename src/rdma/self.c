@@ -2,6 +2,7 @@
 /* rdma/self.c - see rdma/self.h */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/libc.h"
+#include "rdma/lookup.h"
 #include "rdma/mcast.h"
 #include "rdma/show.h"
 #include "rdma/stranger.h"
@@ -21,6 +23,7 @@
 
 #define BLOCKS ((1u << 24) >> QPN_BITS)
 #define TRIES 4096 /* names, of which others may have taken some */
+#define SUFFIXED_TRIES 16
 #define BACKLOG                                                                \
 	4096 /* who looks us up stays in it until a call of ours accepts */
 
@@ -36,34 +39,79 @@ void self_dir_name(char *name, size_t size, uint32_t block)
 	snprintf(name, size, "osf-rdma-%u", block);
 }
 
-socklen_t self_socket_name(struct sockaddr_un *un, uint32_t block)
+socklen_t self_socket_name(struct sockaddr_un *un, uint32_t block,
+			   uint64_t suffix)
 {
 	memset(un, 0, sizeof(*un));
 	un->sun_family = AF_UNIX;
 	int n = snprintf(un->sun_path + 1, sizeof(un->sun_path) - 1,
-			 "osf-rdma/%u", block);
+			 suffix ? "osf-rdma/%u/%016" PRIx64 : "osf-rdma/%u",
+			 block, suffix);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
 			   (size_t)n);
 }
 
-/* Bind a block's name.  QP numbers 0 and 1 are special, and so is the highest one
- * (mcast.h), so no process has the first block or the last one. */
-static int bind_block(int s, uint32_t *block)
+static int listen_at(struct self *s)
+{
+	struct sockaddr_un un;
+	socklen_t len = self_socket_name(&un, s->block, s->suffix);
+
+	if (libc.bind(s->listen_fd, (struct sockaddr *)&un, len))
+		return -errno;
+	return libc.listen(s->listen_fd, BACKLOG) ? -errno : 0;
+}
+
+static int open_listener(struct self *s)
+{
+	s->listen_fd = libc.socket(
+	    AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (s->listen_fd < 0)
+		return -errno;
+	stranger_refuse(s->listen_fd);
+	return 0;
+}
+
+/* QP numbers 0 and 1 are special, and so is the highest one (mcast.h), so no process has the
+ * first block or the last one. */
+static uint32_t any_block(uint32_t from) { return 1 + from % (BLOCKS - 2); }
+
+/* Strangers have the names.  A process that we trust is not to have the same block, so who
+ * finds one takes another block.  Of two that begin at once both may do so. */
+static int bind_suffixed(struct self *s)
+{
+	int err = -EADDRINUSE;
+
+	for (int i = 0; i < SUFFIXED_TRIES && err == -EADDRINUSE; i++) {
+		uint64_t any[2];
+
+		if (getrandom(any, sizeof(any), 0) != sizeof(any))
+			return -EADDRINUSE;
+		s->block = any_block((uint32_t)any[0]);
+		s->suffix = any[1] | 1;
+		err = listen_at(s);
+		if (err || !lookup_has_other(s->block, s->suffix))
+			continue;
+		libc.close(s->listen_fd);
+		err = open_listener(s);
+		err = err ? err : -EADDRINUSE;
+	}
+	return err;
+}
+
+/* Bind a block's name. */
+static int bind_block(struct self *s)
 {
 	uint32_t at = 0;
-	struct sockaddr_un un;
 
 	if (getrandom(&at, sizeof(at), 0) != sizeof(at))
 		at = (uint32_t)getpid();
 	for (uint32_t i = 0; i < TRIES; i++) {
-		*block = 1 + (at + i) % (BLOCKS - 2);
-		socklen_t len = self_socket_name(&un, *block);
-		if (!libc.bind(s, (struct sockaddr *)&un, len))
-			return libc.listen(s, BACKLOG) ? -errno : 0;
-		if (errno != EADDRINUSE)
-			return -errno;
+		s->block = any_block(at + i);
+		int err = listen_at(s);
+		if (err != -EADDRINUSE)
+			return err;
 	}
-	return -EADDRINUSE;
+	return bind_suffixed(s);
 }
 
 /*
@@ -84,12 +132,9 @@ static int self_open(struct self *s)
 	char name[32], path[64];
 	void *map;
 
-	s->listen_fd = libc.socket(
-	    AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (s->listen_fd < 0)
-		return -errno;
-	stranger_refuse(s->listen_fd);
-	int err = bind_block(s->listen_fd, &s->block);
+	int err = open_listener(s);
+	if (!err)
+		err = bind_block(s);
 	if (err)
 		return err;
 	self_dir_name(name, sizeof(name), s->block);

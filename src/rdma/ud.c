@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/libc.h"
 #include "proto/shm/trust.h"
+#include "rdma/lookup.h"
 #include "rdma/mcast.h"
 #include "rdma/stranger.h"
 #include "rdma/wire.h"
@@ -52,16 +53,11 @@ static struct {
 
 static int greet_once(uint32_t block, const struct hello *h)
 {
-	struct sockaddr_un un;
-	socklen_t len = self_socket_name(&un, block);
-	int s = libc.socket(AF_UNIX,
-			    SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int err = 0, s = lookup_connect(block);
 
 	if (s < 0)
-		return -errno;
-	int err = 0;
-	if (libc.connect(s, (struct sockaddr *)&un, len) ||
-	    libc.send(s, h, sizeof(*h), MSG_NOSIGNAL) < 0)
+		return s;
+	if (libc.send(s, h, sizeof(*h), MSG_NOSIGNAL) < 0)
 		err = -errno;
 	libc.close(s);
 	return err;

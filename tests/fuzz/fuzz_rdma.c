@@ -177,7 +177,8 @@ static void greet(struct ibv_qp *qp)
 		int32_t fd;
 	} h = { EXPORT_MAGIC, fake.x->qpn, qp->qp_num, fake.fd };
 	struct sockaddr_un un;
-	socklen_t len = self_socket_name(&un, self_current->block);
+	socklen_t len =
+	    self_socket_name(&un, self_current->block, self_current->suffix);
 	int s =
 	    socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """
-tests/trust/test_roce_names.py - names that a stranger takes do not keep a program from RoCEv2's port
+tests/trust/test_roce_names.py - names that a stranger takes do not keep a program from RDMA
 
     stranger: all names that a process might take, and names that lead nowhere
     process of the same user: answers, with descriptors that take long to close
@@ -9,7 +9,8 @@ tests/trust/test_roce_names.py - names that a stranger takes do not keep a progr
 Processes that share RoCEv2's UDP port find each other by the names of unix sockets.  Another user
 takes each name that can be guessed, before a program starts, and adds many of his own.  Two programs
 of a host talk to peers on another host all the same: the first one makes the port's sockets, and
-the second one gets them from it.
+the second one gets them from it.  The names that stand for QP numbers are taken, too, and two
+programs of the host find each other.
 
 A process of the program's own user has the port, and gives others sockets that linger.  The program
 has no port then, and says so.  It does not sleep in close().
@@ -77,16 +78,21 @@ def end(pid):
 def take(names, tell):
     """Ends when the test ends its process group."""
     attacker.ends_with_parent()
-    for name in names:
-        kept.append(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
-        kept[-1].bind("\0osf-roce/" + name)
+    for kind, name in names:
+        kept.append(socket.socket(socket.AF_UNIX, kind))
+        kept[-1].bind(name)
+        if kind == socket.SOCK_SEQPACKET:
+            kept[-1].listen(1)
     os.write(tell, b"x")
     signal.pause()
 
 
 def take_names(ready):
-    names = ["%d" % i for i in range(BLOCKS)] + ["opening"]
-    names += ["%016x" % secrets.randbits(64) for _ in range(OWN_NAMES)]
+    names = [(socket.SOCK_DGRAM, "\0osf-roce/%d" % i) for i in range(BLOCKS)]
+    names += [(socket.SOCK_DGRAM, "\0osf-roce/opening")]
+    names += [(socket.SOCK_DGRAM, name_of(secrets.randbits(64))) for _ in range(OWN_NAMES)]
+    names += [(socket.SOCK_SEQPACKET, "\0osf-rdma/%d" % i) for i in range(BLOCKS)]
+    names += [(socket.SOCK_SEQPACKET, "\0osf-rdma/%d/%016x" % (i, secrets.randbits(64))) for i in range(OWN_NAMES)]
     heard, tell = os.pipe()
     parts = [names[i:i + PART] for i in range(0, len(names), PART)]
     for part in parts:
@@ -97,6 +103,19 @@ def take_names(ready):
         assert os.read(heard, 1), "a process could not take its names"
     ready()
     signal.pause()
+
+
+def on_one_host(run, hosts, program, port):
+    folder = tempfile.mkdtemp(dir=run.tmp)
+    command = [program, "-d", "osf0", "-g", run_roce.GID, "-n", "100", "-p", str(port)]
+    server = hosts.start(0, folder, "server", command)
+    hosts.wait_listening(0, port, server)
+    client = hosts.start(0, folder, "client", command + [run_roce.A])
+    status = [programs.finish(client), programs.finish(server)]
+    print("%s on one host ended with %s" % (program, status), flush=True)
+    if status != [0, 0]:
+        programs.show(folder)
+    run.need(status == [0, 0], "programs of one host do not find each other")
 
 
 def two_programs(run, hosts):
@@ -110,6 +129,8 @@ def two_programs(run, hosts):
     for process in long:
         process.kill()
         process.wait()
+    on_one_host(run, hosts, "ibv_rc_pingpong", 18478)
+    on_one_host(run, hosts, "ibv_ud_pingpong", 18478)
     end(pid)
 
 
