@@ -3,15 +3,22 @@
  * tests/port/pingpong.c - how long a 64 B frame takes over two ports and back
  *
  *     pingpong [ROUNDS]
+ *     pingpong flight
  *
  * Two processes, two namespaces, one veth pair, no TCP: the floor of all that TCP over
  * a port can reach here.  Both busy poll.  Prints the median and the best of batches of
  * 200; it fails only when a frame is lost.
+ *
+ * With "flight" one process is both ends and has up to 50 questions under way, as frames
+ * over the ports and as messages over the kernel's TCP.  Prints how much CPU a question and
+ * its answer take each way.  What the kernel takes more is all that a port can save,
+ * besides sleeps.
  */
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,6 +30,10 @@
 #define FRAME 64
 #define BATCH 200
 #define LIMIT_S 20
+#define FLIGHT_MAX 50
+#define MESSAGE 10
+#define QUESTIONS 40000u
+#define ROUNDS 7
 
 static struct world world;
 
@@ -95,6 +106,101 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+struct flight {
+	struct steer steer[2];
+	struct packet_port port[2];
+	uint8_t frame[2][FRAME];
+	struct pair pair[FLIGHT_MAX];
+	int set_fd[2]; /* the ends of the pairs */
+};
+
+static void must(bool is_good, const char *what)
+{
+	if (is_good)
+		return;
+	perror(what);
+	exit(1);
+}
+
+static void flight_open(struct flight *f)
+{
+	for (int at = HERE; at <= THERE; at++) {
+		open_port((enum place)at, &f->steer[at], &f->port[at]);
+		make_frame((enum place)at, f->frame[at]);
+		f->set_fd[at] = epoll_create1(EPOLL_CLOEXEC);
+	}
+	for (int i = 0; i < FLIGHT_MAX; i++) {
+		pair_open(&world, false, HERE, &f->pair[i]);
+		for (int at = HERE; at <= THERE; at++) {
+			int fd = f->pair[i].end[at];
+			struct epoll_event ev = { EPOLLIN, { .fd = fd } };
+			must(epoll_ctl(f->set_fd[at], EPOLL_CTL_ADD, fd, &ev) ==
+				 0,
+			     "epoll_ctl");
+		}
+	}
+}
+
+static void by_frames(struct flight *f, enum place from, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		send_one(&f->port[from], f->frame[from]);
+	for (unsigned i = 0; i < n; i++)
+		wait_one(&f->port[!from]);
+}
+
+static void by_kernel(struct flight *f, enum place from, unsigned n)
+{
+	struct epoll_event ev[FLIGHT_MAX];
+	char m[MESSAGE] = { 0 };
+
+	for (unsigned i = 0; i < n; i++)
+		must(send(f->pair[i].end[from], m, MESSAGE, 0) == MESSAGE,
+		     "send");
+	while (n) {
+		int ready = epoll_wait(f->set_fd[!from], ev, FLIGHT_MAX,
+				       LIMIT_S * 1000);
+		must(ready > 0, "epoll_wait");
+		for (int i = 0; i < ready; i++)
+			must(recv(ev[i].data.fd, m, MESSAGE, 0) == MESSAGE,
+			     "recv");
+		n -= (unsigned)ready;
+	}
+}
+
+/* The least of some rounds, in microseconds. */
+static double flight_cost(struct flight *f, unsigned n,
+			  void (*by)(struct flight *f, enum place from,
+				     unsigned n))
+{
+	uint64_t least = UINT64_MAX;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		uint64_t start = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+		for (unsigned k = 0; k < QUESTIONS; k += n) {
+			by(f, HERE, n);
+			by(f, THERE, n);
+		}
+		least = MIN(least, clock_ns(CLOCK_PROCESS_CPUTIME_ID) - start);
+	}
+	return (double)least / QUESTIONS / 1000;
+}
+
+static int flights(void)
+{
+	static const unsigned n_under_way[] = { 1, 4, 16, 32, FLIGHT_MAX };
+	static struct flight f;
+
+	flight_open(&f);
+	for (size_t i = 0; i < ARRAY_LEN(n_under_way); i++)
+		printf("%2u under way: frames %.2f us of CPU, the kernel's TCP "
+		       "%.2f us\n",
+		       n_under_way[i],
+		       flight_cost(&f, n_under_way[i], by_frames),
+		       flight_cost(&f, n_under_way[i], by_kernel));
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	unsigned n = argc > 1 ? (unsigned)atoi(argv[1]) : 5000;
@@ -103,6 +209,8 @@ int main(int argc, char **argv)
 	uint8_t frame[FRAME];
 
 	world_open(&world);
+	if (argc > 1 && strcmp(argv[1], "flight") == 0)
+		return flights();
 	n -= n % BATCH;
 	uint64_t *took = calloc(n / BATCH + 1, sizeof(*took));
 	int ready[2];
