@@ -65,6 +65,14 @@ on() {
 	exec ip netns exec "$place" "$@"
 }
 
+# On a busy machine the figures, which are taken one after the other, compare little.
+tell_load() {
+	local load
+	load=$(cut -d ' ' -f 1 /proc/loadavg)
+	awk -v busy="$load" -v n="$(nproc)" 'BEGIN { exit !(busy > n) }' || return 0
+	say "(other programs run here, too: a load of $load on $(nproc) processors, which changes the figures)"
+}
+
 # --- redis ---
 
 server_start() {
@@ -212,6 +220,7 @@ main() {
 	}
 	BUILD=$(realpath "$BUILD")
 
+	tell_load
 	say "two network namespaces, a veth pair; redis-benchmark GET; please wait"
 	hosts_open
 	measure kernel kernel kernel
