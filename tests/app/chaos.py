@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 
-LIMIT_S = 150
+LIMIT_S = 300
 SHM = "/dev/shm"
 # How often each is chosen.
 KINDS = {"mix": 6, "events": 2, "kills": 2, "share": 1, "many": 1, "conns": 1, "stress": 6}
@@ -87,10 +87,12 @@ def play(build, env, command):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build")
-    parser.add_argument("kinds", nargs="*", metavar="KIND", choices=list(KINDS) + [[]])
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=", ".join(KINDS))
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
+    if not set(args.kinds) <= set(KINDS):
+        parser.error("KIND is one of " + ", ".join(KINDS))
     build, end, seed, failed = os.path.abspath(args.build), time.monotonic() + args.seconds, \
         args.seed, []
     while seed == args.seed or time.monotonic() < end:
