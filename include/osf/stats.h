@@ -32,7 +32,7 @@
 #include <stdint.h>
 
 #define OSF_STATS_MAGIC 0x7461747366736f1aull
-#define OSF_STATS_VERSION 0x00010005u /* major in the upper half */
+#define OSF_STATS_VERSION 0x00010006u /* major in the upper half */
 #define OSF_STATS_MEMFD "osf-stats"
 
 enum osf_reason {
@@ -83,6 +83,9 @@ struct osf_stats_totals {
 	    n_uncounted; /* closed sockets with OSF_STATS_UNSEEN still set */
 	uint64_t
 	    n_raw; /* 1: the program's system calls do not go through libc */
+	/* since 1.6: frames that its own TCP has dropped, a short while ago, by
+	 * reason: a line of osf's src/base/drop.def each, in that order */
+	uint64_t n_drop[64];
 };
 
 /*

@@ -339,9 +339,12 @@ def follows_a_strange_peer(world, host, port):
     far.stdout.readline()
     near = world.start("a", [python, "-c", MEETS_STRANGE, host, port], True,
                        stdin=subprocess.PIPE)
-    s = counted_at_end(world, near, far)["processes"][0]["sockets"][0]
+    process = counted_at_end(world, near, far)["processes"][0]
+    s = process["sockets"][0]
     if (s["reason"], s["n_freezes"], s["n_thaws"]) != ("headers", 1, 1):
         fail("IP headers that are the kernel's: %s" % s)
+    if not process["totals"]["drops"].get("ip_options"):
+        fail("osf stat does not say which frames were dropped: %s" % process["totals"])
     print("%s: a connection goes where its peer's headers are understood" % host)
 
 

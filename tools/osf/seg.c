@@ -26,6 +26,7 @@
 #define SOCK_BYTES_MAX 4096
 #define SOCKS_MAX (1u << 20) /* more descriptors than a process may have */
 #define BATCH 64             /* entries read at a time */
+#define LOWER_MAX 24         /* of a reason's name */
 /* Of one user's segments in one list: a million sockets have 256 MB. */
 #define USER_BYTES_MAX (UINT64_C(512) << 20)
 #define USER_SOCKS_MAX (UINT64_C(1) << 18) /* open at once */
@@ -41,20 +42,43 @@ static_assert(sizeof(reasons) / sizeof(*reasons) == OSF_REASONS,
 	      "one line for each reason");
 static_assert(OSF_REASONS <= 64, "n_reason[] has room for all");
 
+static const struct {
+	const char *name, *text;
+} drops[] = {
+#define D(name, text) { #name, text },
+#include "base/drop.def"
+#undef D
+};
+
+static const char *in_lower_case(const char *name, char to[LOWER_MAX])
+{
+	for (size_t i = 0; name[i] && i + 1 < LOWER_MAX; i++)
+		to[i] = (char)tolower((unsigned char)name[i]);
+	return to;
+}
+
 const char *seg_reason_name(unsigned reason)
 {
-	static char lower[OSF_REASONS][24];
+	static char lower[OSF_REASONS][LOWER_MAX];
 
-	if (reason >= OSF_REASONS)
-		return "unknown";
-	char *to = lower[reason];
-	for (size_t i = 0; !to[i] && i + 1 < sizeof(*lower); i++) {
-		char c = reasons[reason].name[i];
-		if (!c)
-			break;
-		to[i] = (char)tolower((unsigned char)c);
-	}
-	return to;
+	return reason < OSF_REASONS
+		   ? in_lower_case(reasons[reason].name, lower[reason])
+		   : "unknown";
+}
+
+const char *seg_drop_name(unsigned reason)
+{
+	static char lower[DROP_REASONS][LOWER_MAX];
+
+	return reason < DROP_REASONS
+		   ? in_lower_case(drops[reason].name, lower[reason])
+		   : "unknown";
+}
+
+const char *seg_drop_text(unsigned reason)
+{
+	return reason < DROP_REASONS ? drops[reason].text
+				     : "a reason this osf does not know";
 }
 
 const char *seg_reason_text(unsigned reason)

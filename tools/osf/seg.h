@@ -9,6 +9,7 @@
  * is copied with pread() and not mapped.
  */
 #pragma once
+#include "base/drop.h"
 #include "osf/stats.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -119,6 +120,10 @@ const char *seg_reason_name(unsigned reason); /* "no_peer" */
 const char *seg_reason_text(unsigned reason); /* "the peer does not ..." */
 /* What would change it, or NULL. */
 const char *seg_reason_advice(unsigned reason);
+
+/* The same for frames that our own TCP has dropped: the places of n_drop. */
+const char *seg_drop_name(unsigned reason); /* "paws" */
+const char *seg_drop_text(unsigned reason);
 
 /* An endpoint as text: "127.0.0.1:80", "[::1]:80", "*" for none. */
 #define SEG_ADDR_MAX 64

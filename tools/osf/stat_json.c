@@ -50,6 +50,15 @@ static void add_reasons(cJSON *to, const char *key, const uint64_t *n_reason)
 			add_count(o, seg_reason_name(i), n_reason[i]);
 }
 
+static void add_drops(cJSON *to, const uint64_t *n_drop)
+{
+	cJSON *o = cJSON_AddObjectToObject(to, "drops");
+
+	for (unsigned i = 0; i < DROP_REASONS; i++)
+		if (n_drop[i])
+			add_count(o, seg_drop_name(i), n_drop[i]);
+}
+
 static void add_sums(cJSON *o, const struct seg_sums *sums)
 {
 	add_count(o, "n_open", sums->n_open);
@@ -92,6 +101,7 @@ static void add_totals(cJSON *process, const struct seg *seg)
 	add_count(o, "n_wakes", t->n_wakes);
 	add_count(o, "n_uncounted", t->n_uncounted);
 	add_reasons(o, "reasons", t->n_reason);
+	add_drops(o, t->n_drop);
 
 	struct seg_sums sums = { 0 };
 	seg_sums_add(&sums, seg);

@@ -249,6 +249,17 @@ static void print_moved(const struct stat_view *v, const struct seg *seg,
 	table_free(&t);
 }
 
+/* Frames that our own TCP has dropped. */
+static void print_drops(const struct seg *seg, const struct screen *screen)
+{
+	for (unsigned i = 0; i < DROP_REASONS; i++)
+		if (seg->head.totals.n_drop[i])
+			screen_line(screen, stdout, STYLE_DIM,
+				    "  %8s  frames dropped: %s",
+				    unit_count(seg->head.totals.n_drop[i]).s,
+				    seg_drop_text(i));
+}
+
 static void print_closed(const struct seg *seg, const struct screen *screen)
 {
 	const struct osf_stats_totals *t = &seg->head.totals;
@@ -288,8 +299,10 @@ static void print_process(const struct stat_view *v, const struct seg *seg,
 			    "  its system calls do not go through the C "
 			    "library (Go): osf sees none of its sockets");
 	print_socks(v, seg, screen);
-	if (v->is_verbose)
+	if (v->is_verbose) {
 		print_moved(v, seg, screen);
+		print_drops(seg, screen);
+	}
 	if (v->wants_closed)
 		print_closed(seg, screen);
 }

@@ -52,6 +52,7 @@ static void tell_now(const struct moved *m)
 
 	tcp_get_info(m->c, &i, now_ns());
 	tell(m, &i);
+	wire_tell_drops();
 }
 
 /*

@@ -25,6 +25,7 @@
 #include "proto/tcp/grant.h"
 #include "proto/tcp/judge.h"
 #include "proto/tcp/past.h"
+#include "sock/arena.h"
 #include "tcp/calls.h"
 #include "tcp/tcp.h"
 
@@ -289,6 +290,16 @@ static void look_at_errors(void)
 		all_due(OSF_REASON_LINK);
 }
 
+void wire_tell_drops(void)
+{
+	struct osf_stats_totals *t = arena_totals();
+
+	static_assert(DROP_REASONS <= ARRAY_LEN(t->n_drop), "a place for each");
+	for (unsigned i = 0; i < DROP_REASONS; i++)
+		store_rlx(&t->n_drop[i], tcp_dropped(engine_stack(wire_engine),
+						     (enum drop_reason)i));
+}
+
 static void check_all(uint64_t now)
 {
 	static uint64_t checked_ns;
@@ -296,6 +307,7 @@ static void check_all(uint64_t now)
 	if (likely(now - checked_ns < CHECK_NS))
 		return;
 	checked_ns = now;
+	wire_tell_drops();
 	look_at_osfd(now);
 	look_at_errors();
 	for (struct list *l = conns.next; l != &conns; l = l->next)

@@ -87,6 +87,9 @@ MUST_CHECK int wire_wait_for_osfd(void);
 /* Who can go on without does, as long as this is false. */
 bool wire_has_osfd(void);
 
+/* Writes into the statistics which frames our TCP has dropped.  Owner: who has the lock. */
+void wire_tell_drops(void);
+
 /* From now on somebody notices when the anchor gets an error. */
 void wire_add(struct moved *m);
 void wire_remove(struct moved *m);
