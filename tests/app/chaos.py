@@ -12,6 +12,7 @@ LIMIT_S.  The schedule is the machine's, so a seed that failed may need some run
 Exit 1: some failed, which the last line names.
 """
 import argparse
+import itertools
 import os
 import random
 import shutil
@@ -43,10 +44,10 @@ def program(kind, seed, rng):
         rng.choice([[], ["--conns", 40, "--threads", 4], ["--conns", 4, "--bytes", 8 << 20]])
 
 
-def plan(seed, kinds):
-    """What one seed stands for: the environment, and the command."""
+def plan(seed):
+    """What one seed stands for: its kind, the environment, and the command."""
     rng = random.Random(seed)
-    kind = rng.choices(kinds, [KINDS[kind] for kind in kinds])[0]
+    kind = rng.choices(list(KINDS), list(KINDS.values()))[0]
     rate, focus = rng.choice([200, 600, 2000, 100000000]), rng.choice([8, 24, 60])
     env = {"OSF_CHAOS": "%d,%d,%d,%d,%d" % (seed, rate, focus, rng.choice([2, 6, 20, 100]),
                                             rng.choice([2000, 20000, 20000]))}
@@ -54,7 +55,7 @@ def plan(seed, kinds):
         env["OSF_UPGRADE_TURNS"] = "0"
     if rng.random() < 0.3 and kind != "share":  # whose sender waits until AHEAD bytes have room
         env["OSF_RING"] = str(rng.choice([16384, 65536, 262144]))
-    return env, [str(word) for word in program(kind, seed, rng)]
+    return kind, env, [str(word) for word in program(kind, seed, rng)]
 
 
 def play(build, env, command):
@@ -93,21 +94,25 @@ def main():
     args = parser.parse_intermixed_args()
     if not set(args.kinds) <= set(KINDS):
         parser.error("KIND is one of " + ", ".join(KINDS))
-    build, end, seed, failed = os.path.abspath(args.build), time.monotonic() + args.seconds, \
-        args.seed, []
-    while seed == args.seed or time.monotonic() < end:
-        env, command = plan(seed, args.kinds or list(KINDS))
+    build, end = os.path.abspath(args.build), time.monotonic() + args.seconds
+    n_runs, failed = 0, []
+    for seed in itertools.count(args.seed):
+        kind, env, command = plan(seed)
+        if n_runs and time.monotonic() > end:
+            break
+        if kind not in (args.kinds or KINDS):
+            continue
         began = time.monotonic()
         why, said = play(build, env, command)
         print("seed %d: %s, %s: %s, %.1f s" % (
             seed, " ".join("%s=%s" % pair for pair in env.items()), " ".join(command),
             why or "good", time.monotonic() - began), flush=True)
+        n_runs += 1
         if why:
             print(said[-SAID_MAX:], flush=True)
             failed.append(seed)
-        seed += 1
     print("chaos: %d runs, %d failed: seeds %s" % (
-        seed - args.seed, len(failed), " ".join(map(str, failed)) or "none"))
+        n_runs, len(failed), " ".join(map(str, failed)) or "none"))
     sys.exit(1 if failed else 0)
 
 
