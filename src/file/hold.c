@@ -226,7 +226,7 @@ static void let_go(const struct holding *at, uint32_t n)
 {
 	for (const struct holding *up = at->up; up; up = up->up)
 		fetch_sub(&up->claim->below, n);
-	if (at->sk && sock_let_go(at->sk, (int32_t)n) &&
+	if (at->sk && arena_let_go(at->sk, (int32_t)n) &&
 	    shared_all_let_go(at->sk))
 		sock_free(at->sk);
 }
@@ -303,7 +303,7 @@ static void claim_end(const struct holding *at)
 		let_go(at, n);
 	else if (sk && (own == CLAIM_LEFT || at->claim->left) &&
 		 load_acq(&sk->st->in_use) == at->in_use &&
-		 sock_let_go(sk, 0) && /* and no other process holds it */
+		 arena_let_go(sk, 0) && /* and no other process holds it */
 		 shared_all_let_go(sk))
 		sock_free(sk);
 }
@@ -389,7 +389,7 @@ static void let_go_above(const struct holding *at)
 		if (up->sk && cas(&up->claim->own, (uint32_t)CLAIM_TAKEN,
 				  (uint32_t)CLAIM_NOT))
 			let_go(up, 1);
-	} else if (sock_maker_lets_go(sk) && sock_let_go(sk, 1) &&
+	} else if (sock_maker_lets_go(sk) && arena_let_go(sk, 1) &&
 		   shared_all_let_go(sk)) {
 		sock_free(sk);
 	}

@@ -508,6 +508,12 @@ void sock_free(struct sock *sk)
 		put_entry(i);
 }
 
+bool arena_let_go(struct sock *sk, int32_t n)
+{
+	GUARD(&lock);
+	return sk->is_live && sock_let_go(sk, n);
+}
+
 void arena_for_each(void (*each)(const struct sock *sk, void *arg), void *arg)
 {
 	if (!header)

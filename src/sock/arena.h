@@ -26,6 +26,9 @@ bool arena_is_full(void);
 struct sock *sock_new(int fd);
 /* The last process lets go: add its counts to the totals and free the entry. */
 void sock_free(struct sock *sk);
+/* sock_let_go() for who does not hold @sk itself: another thread may be freeing it, and its count
+ * with it.  False: it has, too. */
+bool arena_let_go(struct sock *sk, int32_t n);
 /* @to, a new socket, takes the place of @from: the same options, positions and
  * statistics.  @moves: it takes the mode and the protocol's state, too; else it is the
  * kernel's. */

@@ -6,6 +6,7 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -339,6 +340,48 @@ static void the_level_of_the_log_can_be_written(void **state)
 	in_child(level_from_outside);
 }
 
+#define FREED 30000
+
+static struct sock *_Atomic reaped;
+
+/* As a thread that reaps the claims of a child that has ended: it does not hold the socket. */
+static void *let_go_of_nothing(void *arg)
+{
+	struct sock *sk;
+
+	while ((sk = reaped))
+		CHECK(!arena_let_go(sk, 0));
+	return NULL;
+}
+
+static void freed_meanwhile(void)
+{
+	pthread_t reaper;
+
+	CHECK(!arena_open());
+	struct sock *sk = reaped = sock_new(-1);
+	CHECK(sk && !pthread_create(&reaper, NULL, let_go_of_nothing, NULL));
+	for (int i = 0; i < FREED; i++) {
+		struct shared_page *p =
+		    mmap(NULL, SHARED_BYTES, PROT_READ | PROT_WRITE,
+			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+		CHECK(p != MAP_FAILED);
+		p->holders.n_procs = 1;
+		store_rel(&sk->page, p);
+		CHECK(sock_let_go(sk, 1));
+		sock_free(sk);
+		CHECK(sock_new(-1) == sk);
+	}
+	reaped = NULL;
+	CHECK(!pthread_join(reaper, NULL));
+}
+
+static void a_count_is_not_touched_once_it_is_freed(void **state)
+{
+	in_child(freed_meanwhile);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -354,6 +397,7 @@ int main(void)
 		cmocka_unit_test(
 		    packets_are_counted_in_the_file_while_it_has_room),
 		cmocka_unit_test(the_level_of_the_log_can_be_written),
+		cmocka_unit_test(a_count_is_not_touched_once_it_is_freed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

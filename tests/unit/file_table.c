@@ -43,6 +43,8 @@ struct sock *sock_new(int fd)
 	return sk;
 }
 
+bool arena_let_go(struct sock *sk, int32_t n) { return sock_let_go(sk, n); }
+
 void sock_free(struct sock *sk)
 {
 	fetch_sub(&n_socks, 1);
