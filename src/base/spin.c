@@ -49,8 +49,10 @@
 /* So many yields may be in vain, and two more for each that was not. */
 #define YIELDS_IN_VAIN 4
 #define YIELDS_TRUSTED 16
-/* If a thread's last wait was this long ago, its peer is asleep by now. */
+/* If a thread's last wait was this long ago, its peer is asleep by now, unless it serves others.
+ * To spin until it has been woken costs more than to sleep, so such a wait spins for a part. */
 #define RARE_NS NS_PER_MS
+#define RARE_PART 3
 
 static __thread struct spinner spinner
     __attribute__((tls_model("initial-exec")));
@@ -147,16 +149,17 @@ static void learn(struct spinner *s, uint64_t now, bool pays)
 static bool spin_for_long(struct spinner *s, spin_ready *ready, void *arg,
 			  uint64_t start, uint64_t deadline_ns)
 {
-	uint64_t now = start;
-	uint64_t end = start + spin_ns;
+	uint64_t now = start, pays_until = start + spin_ns, end = pays_until;
 
-	if (!s->has_paid && !s->is_rare)
+	if (s->is_rare)
+		end = pays_until = start + spin_ns / RARE_PART;
+	else if (!s->has_paid)
 		end = start + spin_ns * PROBE_TIMES;
 
 	while (now < MIN(end, deadline_ns)) {
 		for (int i = 0; i < 8; i++) {
 			if (ready(arg)) {
-				learn(s, now, now < start + spin_ns);
+				learn(s, now, now < pays_until);
 				return true;
 			}
 			cpu_relax();

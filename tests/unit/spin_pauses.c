@@ -21,6 +21,7 @@
 #define SLICE_NS (3 * NS_PER_MS)
 #define AT_ONCE_NS 400
 #define SHORT_NS (5 * NS_PER_US)
+#define WOKEN_NS (35 * NS_PER_US) /* a peer that had to be woken answers */
 #define OTHER_NS (100 * NS_PER_US) /* too long to spin for, but not rare */
 #define LONG_NS (10 * NS_PER_MS)
 
@@ -130,6 +131,28 @@ static void among_waits_over_at_once_others_are_not_rare(void **state)
 	for (int i = 0; i < 200; i++) {
 		spins_of(4000, AT_ONCE_NS);
 		assert_true(spins(SHORT_NS) || i < 128);
+	}
+}
+
+/* The peer sleeps by then, and to spin until it has been woken costs more than to sleep. */
+static void a_question_now_and_then_is_slept_for(void **state)
+{
+	unsigned n = 0;
+
+	spins_of(100, SHORT_NS);
+	for (int i = 0; i < 1000; i++) {
+		core.now_ns += LONG_NS;
+		n += spins(WOKEN_NS);
+	}
+	assert_in_range(n, 1, 4);
+}
+
+static void an_answer_of_a_peer_that_is_awake_is_spun_for(void **state)
+{
+	spins_of(100, SHORT_NS);
+	for (int i = 0; i < 1000; i++) {
+		core.now_ns += LONG_NS;
+		assert_true(spins(SHORT_NS));
 	}
 }
 
@@ -326,6 +349,8 @@ int main(void)
 		A_TEST(long_waits_are_slept_through),
 		A_TEST(waits_that_may_become_short_are_probed),
 		A_TEST(among_waits_over_at_once_others_are_not_rare),
+		A_TEST(a_question_now_and_then_is_slept_for),
+		A_TEST(an_answer_of_a_peer_that_is_awake_is_spun_for),
 		A_TEST(one_long_wait_changes_nothing),
 		A_TEST(after_long_waits_short_ones_are_spun_for_again),
 		A_TEST(a_busy_loop_gets_few_slices),
