@@ -21,7 +21,7 @@
 #define SLICE_NS (3 * NS_PER_MS)
 #define AT_ONCE_NS 400
 #define SHORT_NS (5 * NS_PER_US)
-#define WOKEN_NS (35 * NS_PER_US) /* a peer that had to be woken answers */
+#define WOKEN_NS (35 * NS_PER_US)  /* a peer that had to be woken answers */
 #define OTHER_NS (100 * NS_PER_US) /* too long to spin for, but not rare */
 #define LONG_NS (10 * NS_PER_MS)
 
