@@ -98,10 +98,11 @@ bench() {
 		awk -F'"' '$2 == "GET" { print $4 }'
 }
 
-# figure HOW CLIENTS: the same, of as many as take about a second and a half
+# figure HOW CLIENTS: the same, of as many as take about a second and a half; the
+# first 5000 are enough for osf to decide where connections go
 figure() {
 	local rate
-	rate=$(bench "$1" "$2" 500)
+	rate=$(bench "$1" "$2" 5000)
 	bench "$1" "$2" "$(awk -v r="${rate:-100}" 'BEGIN { printf "%d", 1.5 * r + 100 }')"
 }
 
