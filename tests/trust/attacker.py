@@ -25,6 +25,8 @@ import sys
 import threading
 import time
 
+import harness
+
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 NOBODY = 65534
 PR_SET_PDEATHSIG = 1
@@ -36,6 +38,16 @@ READY, TX_RING, TX_FIN, TX_BACK, FALLBACK = 1, 2, 4, 8, 128
 PATIENCE_S = 60  # what each event may take on a busy machine
 DATA, WRAP, FIN, BACK, SKIP = 1, 2, 3, 4, 5  # enum ring_mark
 PAGE, SIDE_AT, SIDE_BYTES, READ_AT = 4096, 64, 256, 192
+
+
+def run_with_device(path, programs):
+    """The harness of the test at @path, which needs @programs and our RDMA device."""
+    run = harness.Run(path, needs=programs)
+    if run.is_kernel:
+        harness.skip("the device is osf's")
+    if not os.path.exists(os.path.join(run.build, "libosf-verbs.so")):
+        harness.skip("built without verbs")
+    return run
 
 
 def seg_version():

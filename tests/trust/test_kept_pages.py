@@ -42,7 +42,8 @@ INIT = 1  # has no such page
 # They wait for a process of our user that may be moving the connection (docs/trust.md).
 PATIENT = ("TCP_NODELAY", "SO_SNDBUF", "shutdown")
 WAYS = {"own": ((RX, None), (TX, None)), "strangers": ((RX, INIT), (TX, INIT)),
-        "receiving": ((RX, None),), "sending": ((TX, None),), "moving": ((MODE, UPGRADING),), "mover": ((MODE, UPGRADING), (MOVER, None)),
+        "receiving": ((RX, None),), "sending": ((TX, None),), "moving": ((MODE, UPGRADING),),
+        "mover": ((MODE, UPGRADING), (MOVER, None)),
         "words": tuple((at, ANYTHING) for at in WORDS)}
 
 

@@ -27,7 +27,6 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "verbs"))
 import attacker  # noqa: E402
-import harness  # noqa: E402
 import programs  # noqa: E402
 import run_roce  # noqa: E402
 from test_roce_mail import SO_PASSRIGHTS, enter, play_old_kernel, say, size  # noqa: E402
@@ -155,11 +154,7 @@ def check_exec(run):
 
 
 def main():
-    run = harness.Run(__file__, needs=["ibv_ud_pingpong", "rping"])
-    if run.is_kernel:
-        harness.skip("the device is osf's")
-    if not os.path.exists(os.path.join(run.build, "libosf-verbs.so")):
-        harness.skip("built without verbs")
+    run = attacker.run_with_device(__file__, ["ibv_ud_pingpong", "rping"])
     rping = ["rping", "-C", "10", "-p", str(PORT)]
     with run_roce.Hosts() as hosts:  # nobody else's programs are there
         enter(hosts.names[0])

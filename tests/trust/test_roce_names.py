@@ -29,7 +29,6 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "verbs"))
 import attacker  # noqa: E402
-import harness  # noqa: E402
 import programs  # noqa: E402
 import run_roce  # noqa: E402
 from test_roce_mail import enter, names_of_mail  # noqa: E402
@@ -181,11 +180,7 @@ def wrong_sockets(run, hosts):
 
 
 def main():
-    run = harness.Run(__file__, needs=["ibv_rc_pingpong"])
-    if run.is_kernel:
-        harness.skip("the device is osf's")
-    if not os.path.exists(os.path.join(run.build, "libosf-verbs.so")):
-        harness.skip("built without verbs")
+    run = attacker.run_with_device(__file__, ["ibv_rc_pingpong"])
     with run_roce.Hosts() as hosts:
         two_programs(run, hosts)
         wrong_sockets(run, hosts)
