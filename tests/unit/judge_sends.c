@@ -362,6 +362,49 @@ static void one_that_never_waits_gains_nothing_by_time(void **state)
 	assert_true(share() < 3);
 }
 
+/* When it was measured both programs were on one processor, for as long as 60 ms; then the
+ * scheduler has put them on two, and each turn wakes an idle one. */
+static void a_kernel_that_was_quick_at_first_is_measured_again(void **state)
+{
+	const struct cost first = { 13000, 6000 }, kernel = { 85000, 37000 };
+	const struct cost port = { 46000, 44000 };
+
+	run_ms(&first, &port, true, 60);
+	run_ms(&kernel, &port, true, 500);
+	assert_int_equal(prog.n_moves, 2);
+	assert_true(prog.is_moved);
+	assert_int_equal(prog.n_settled, 0);
+}
+
+/* The peer's own TCP was on trial when the kernel was measured. */
+static void a_kernel_that_is_quicker_than_before_is_tried_again(void **state)
+{
+	const struct cost first = { 80000, 37000 }, kernel = { 45000, 20000 };
+	const struct cost port = { 78000, 44000 }, both = { 7000, 7000 };
+
+	run_ms(&first, &port, true, 120);
+	assert_int_equal(prog.n_moves, 1);
+	assert_false(prog.is_moved);
+	run_ms(&kernel, &both, true, 200);
+	assert_true(prog.is_moved);
+}
+
+/* Nor is it measured for ever where it costs something else each time. */
+static void a_trial_is_checked_once_where_nothing_has_changed(void **state)
+{
+	const struct cost kernel = { 20000, 8000 }, port = { 30000, 29000 };
+	struct cost any = kernel;
+
+	run(&kernel, &port, true, 4);
+	assert_int_equal(prog.n_moves, 1);
+	(void)setup(state);
+	for (unsigned ms = 0; ms < 4000; ms += 50) {
+		any.ns = ms % 300 ? 20000 : 80000;
+		run_ms(&any, &(struct cost){ 100000, 99000 }, true, 50);
+	}
+	assert_in_range(prog.n_moves, 1, 5);
+}
+
 static void a_few_turns_now_and_then_move_nothing(void **state)
 {
 	const struct cost kernel = { 110 * NS_PER_MS, 20000 };
@@ -676,6 +719,9 @@ int main(void)
 		TEST(a_slow_start_does_not_mislead_for_long),
 		TEST(one_that_waits_for_answers_gains_time),
 		TEST(one_that_never_waits_gains_nothing_by_time),
+		TEST(a_kernel_that_was_quick_at_first_is_measured_again),
+		TEST(a_kernel_that_is_quicker_than_before_is_tried_again),
+		TEST(a_trial_is_checked_once_where_nothing_has_changed),
 		TEST(a_few_turns_now_and_then_move_nothing),
 		TEST(a_port_that_becomes_dear_is_left),
 		TEST(a_port_that_becomes_slow_is_left),

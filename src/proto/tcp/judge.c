@@ -51,6 +51,15 @@
 #define REST_NS (5 * NS_PER_S)
 #define REST_MAX_NS (640 * NS_PER_S)
 #define FAILED_MAX 16u /* that another process may tell of */
+/* A failed trial of a program that waits for one answer at a time is checked: until the
+ * kernel is measured again, twice as long each time, and how many times.  Two programs that
+ * wake each other in turns take several times as long on two idle processors as on one.  The
+ * scheduler decides which, and the peer's own TCP may be on trial meanwhile.  So the kernel
+ * may not be any more what it was when it was measured. */
+#define RECHECK_NS (100 * NS_PER_MS)
+#define RECHECKS_MAX 4u
+/* By how much it has to differ from what it was. */
+#define OTHER_PERCENT 25
 /* From one window to the next while connections stay. */
 #define STAY_WINDOW_NS (250 * NS_PER_MS)
 /* How often the number of windows that begin a comparison doubles, at most. */
@@ -82,6 +91,10 @@ static enum phase phase;
 static struct sample from; /* the window's beginning */
 static struct cost base;   /* over the kernel */
 static struct cost least;  /* of the windows since begin(), over the port */
+static struct cost tried,
+    failed; /* base and least of a trial that is to be checked */
+static unsigned n_rechecks; /* of trials, in a row */
+static bool is_recheck;     /* the kernel is measured for that */
 static unsigned n_windows, n_good;
 static unsigned n_failed; /* trials in a row */
 static unsigned n_slow;   /* times STAY_WINDOWS, in a row: nothing gained */
@@ -249,6 +262,32 @@ static void start(uint64_t now)
 		busy_ns = PATIENCE_NS;
 }
 
+/* Begins a rest.  @may_settle: if this is not the first failure in a row, connections that
+ * ask during the rest stay with the kernel for good.  A caller that has seen much CPU saved
+ * says false, because another program may have taken the time. */
+static bool rest(uint64_t now, bool may_settle)
+{
+	n_failed++;
+	n_vain = n_rechecks = 0;
+	is_in_doubt = is_recheck = false;
+	is_settled = may_settle && n_failed > 1;
+	is_long = true;
+	until_ns = now + rest_ns;
+	rest_ns = MIN(2 * rest_ns, REST_MAX_NS);
+	stay_ns = STAY_UNSURE_NS;
+	phase = REST;
+	note(false);
+	return true;
+}
+
+/* Does the kernel, as measured now, cost something else than when the trial failed? */
+static bool has_changed(void)
+{
+	return !base.is_sleepy || pays(&failed) ||
+	       is_less(base.ns, tried.ns, OTHER_PERCENT) ||
+	       is_less(tried.ns, base.ns, OTHER_PERCENT);
+}
+
 static bool kernel_is_measured(uint64_t now)
 {
 	struct cost c;
@@ -260,6 +299,11 @@ static bool kernel_is_measured(uint64_t now)
 	from = sample(now);
 	if (n_windows < (c.is_sleepy ? SLEEPY_WINDOWS : KERNEL_WINDOWS))
 		return false;
+	if (is_recheck && !has_changed()) {
+		rest(now, true);
+		return false;
+	}
+	is_recheck = false;
 	if (!c.is_sleepy && busy_ns < PATIENCE_NS) {
 		begin(MEASURE, now);
 		return false;
@@ -348,7 +392,7 @@ static void stay(uint64_t now, bool sure)
 		stay_ns = MAX(stay_ns, STAY_NS);
 	if (stay_ns >= STAY_NS)
 		rest_ns = REST_NS;
-	n_failed = 0;
+	n_failed = n_rechecks = 0;
 	if (is_in_doubt)
 		n_vain = MIN(n_vain + 1, VAIN_MAX);
 	is_in_doubt = false;
@@ -359,21 +403,17 @@ static void stay(uint64_t now, bool sure)
 	note(sure);
 }
 
-/* Begins a rest.  @may_settle: if this is not the first failure in a row, connections that
- * ask during the rest stay with the kernel for good.  A caller that has seen much CPU saved
- * says false, because another program may have taken the time. */
-static bool rest(uint64_t now, bool may_settle)
+/* The trial has failed, unless the kernel has changed meanwhile. */
+static bool give_up(uint64_t now, bool may_settle)
 {
-	n_failed++;
-	n_vain = 0;
-	is_in_doubt = false;
-	is_settled = may_settle && n_failed > 1;
-	is_long = true;
-	until_ns = now + rest_ns;
-	rest_ns = MIN(2 * rest_ns, REST_MAX_NS);
-	stay_ns = STAY_UNSURE_NS;
+	if (!base.is_sleepy || n_rechecks == RECHECKS_MAX)
+		return rest(now, may_settle);
+	tried = base;
+	failed = least;
+	is_recheck = true;
+	until_ns = now + (RECHECK_NS << n_rechecks++);
+	is_long = false;
 	phase = REST;
-	note(false);
 	return true;
 }
 
@@ -412,10 +452,10 @@ static bool end_trial(uint64_t now)
 	if (n_good >= GOOD_WINDOWS)
 		stay(now, is_sure(&c));
 	else if (is_hopeless())
-		return rest(now, true);
+		return give_up(now, true);
 	else if (n_windows >= TRIAL_WINDOWS &&
 		 (!is_sure(&least) || now - trial_ns > TRIAL_NS))
-		return rest(now, !is_sure(&least));
+		return give_up(now, !is_sure(&least));
 	return false;
 }
 
@@ -502,8 +542,8 @@ void judge_after_fork(void)
 	lock_inherit(&lock);
 	past_after_fork();
 	phase = KERNEL;
-	is_settled = is_in_doubt = false;
-	n_failed = n_vain = 0;
+	is_settled = is_in_doubt = is_recheck = false;
+	n_failed = n_vain = n_rechecks = 0;
 	busy_ns = 0;
 	rest_ns = REST_NS;
 	stay_ns = STAY_UNSURE_NS;

@@ -19,6 +19,9 @@
  * meanwhile for another reason, the judge may be wrong.  So it compares again, each time
  * after twice as long; soon if the gain was small.
  *
+ * If a program that waits for one answer at a time fails, the kernel is measured once more a
+ * little later.  If it does not cost what it did before the trial, there is another trial.
+ *
  * After a failed trial all connections rest with the kernel.  If the trial before failed,
  * too, a connection that asks during this rest whether it may move stays with the kernel
  * for good, so that calls on it cost nothing any more.  The next trial has the connections
