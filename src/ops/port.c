@@ -166,21 +166,22 @@ void port_look(struct sock *sk, int fd)
 		sock_set_mode(sk, SOCK_YOUNG);
 		return;
 	}
-	if (!(sk->flags & SOCK_F_EAGER) && !judge_may_move()) {
-		if (judge_has_settled())
-			return stay(sk, OSF_REASON_SLOWER);
-		return wait(sk);
-	}
-	if (!(sk->flags & SOCK_F_EAGER) && wire_is_waiting())
+	bool eager = sk->flags & SOCK_F_EAGER;
+	enum judgement may = eager ? JUDGE_MOVE : judge_ask();
+
+	if (may == JUDGE_WAIT && judge_has_settled())
+		return stay(sk, OSF_REASON_SLOWER);
+	if (may == JUDGE_WAIT || (!eager && wire_is_waiting()))
 		return wait(sk);
 	int err = find_hop(fd, &r, mac);
 	/* osfd may need some time to open the port.  A program whose rule says tcp waits
 	 * for it; others look again later. */
-	if (!err && !(sk->flags & SOCK_F_EAGER) &&
-	    wire_prepare(r.ifindex) == -EAGAIN) {
+	if (!err && !eager && wire_prepare(r.ifindex) == -EAGAIN) {
 		err = -EAGAIN;
 		why = OSF_REASON_BUSY;
 	}
+	if (may == JUDGE_SOON)
+		return wait(sk);
 	if (err)
 		sock_set_mode(sk, SOCK_YOUNG);
 	else

@@ -28,19 +28,27 @@
  * connections move, and perhaps back.  So such a program has to send for this long before
  * its first trial. */
 #define PATIENCE_NS (500 * NS_PER_MS)
-/* How long a trial goes on if it clearly saves CPU and only its time speaks against it,
- * which may be noise. */
-#define TRIAL_NS (400 * NS_PER_MS)
-/* How many windows of a trial must say that it pays.  One window is too few: where both
- * ways cost the same, noise would decide too often. */
+/* How long a trial goes on that neither pays nor clearly costs more.  That of a program which
+ * waits for one answer at a time is over after TRIAL_WINDOWS, unless it clearly gains time. */
+#define TRIAL_NS (200 * NS_PER_MS)
+/* If it clearly saves CPU, and only its time speaks against it, which may be noise. */
+#define TRIAL_MAX_NS (400 * NS_PER_MS)
+/* How many windows of a trial must say that it pays, and one of how many where the gain is
+ * small.  One window is too few: where both ways cost the same, noise would decide too
+ * often. */
 #define GOOD_WINDOWS 2u
-/* So many are enough where the best of them costs clearly more, of CPU and of time. */
+#define GOOD_SHARE 3u
+/* So many are enough where the best of them costs clearly more, of CPU and of time; once the
+ * peer's connections have had the time to move as well. */
 #define HOPELESS_WINDOWS 3u
+#define HOPELESS_NS (30 * NS_PER_MS)
 #define HOPELESS_PERCENT 10
 /* Nor does a trial take more than so many times what the kernel took for as many windows. */
 #define DRAGS_TIMES 3
 #define GAIN_PERCENT 4
 #define SLOW_PERCENT 3
+#define FASTER_PERCENT 10
+#define DEAR_PERCENT 10
 /* A pause between two looks.  After it the window begins anew, because the program has done
  * something else. */
 #define PAUSE_NS (100 * NS_PER_MS)
@@ -74,6 +82,10 @@
 #define COMPARE_NS (20 * NS_PER_MS)
 /* Measured, and nothing has moved: by then the program may do something else. */
 #define READY_NS NS_PER_S
+/* Trials of programs that serve many clients begin at multiples of TRIALS_NS, LEAD_NS from
+ * now at least, in which a port can be opened. */
+#define TRIALS_NS (125 * NS_PER_MS)
+#define LEAD_NS (64 * NS_PER_MS)
 
 enum phase { KERNEL, MEASURE, READY, TRIAL, STAY, REST };
 
@@ -106,7 +118,8 @@ static bool is_due; /* while connections stay: with the next send it begins */
 static bool is_settled;              /* as long as the rest lasts */
 static bool is_long;                 /* the rest is, because it did not pay */
 static uint64_t seen_sends, seen_ns; /* the last look that found a new send */
-static uint64_t trial_ns, settled_ns, until_ns;
+static uint64_t trial_ns, settled_ns, until_ns, ready_ns;
+static bool is_told; /* READY has been, to somebody */
 static uint64_t begun_ns,
     measured_ns;         /* when base was begun; how long it took */
 static uint64_t busy_ns; /* of windows over the kernel, up to PATIENCE_NS */
@@ -131,6 +144,17 @@ static void open_window(uint64_t now)
 	is_due = false;
 	seen_sends = from.sends;
 	seen_ns = now;
+}
+
+/* The first multiple of @step_ns that is at least @least_ns from now, as a time of now_ns().
+ * It is the same for the other end, which may be another host's program: clocks that NTP
+ * sets differ by less than a trial takes.  Where the clocks differ by more, the two
+ * ends' trials are not at the same time, and nothing else is wrong. */
+static uint64_t common_time(uint64_t now, uint64_t step_ns, uint64_t least_ns)
+{
+	uint64_t at = clock_ns(CLOCK_REALTIME) + least_ns + step_ns - 1;
+
+	return now + least_ns + step_ns - 1 - at % step_ns;
 }
 
 static void begin(enum phase p, uint64_t now)
@@ -184,17 +208,26 @@ static bool is_less(uint64_t a, uint64_t b, unsigned percent)
 	return a * 100 < b * (100 - percent);
 }
 
-/* Does our TCP pay?  A program that sleeps after each send waits for answers, so it has to
- * gain time.  Another one has to gain CPU, and must not lose time: if its clients wait for
- * each answer, time is their turns per second. */
-static bool pays(const struct cost *now)
+/* Does a program that serves many clients gain, CPU by @percent?  Or does it do clearly more in
+ * the same time, for little more CPU each?  Its clients may have been what it waited for. */
+static bool gains(const struct cost *c, unsigned percent)
 {
-	bool is_cheap = is_less(now->cpu_ns, base.cpu_ns, GAIN_PERCENT);
+	return is_less(c->cpu_ns, base.cpu_ns, percent) ||
+	       (is_less(c->ns, base.ns, FASTER_PERCENT) &&
+		!is_less(base.cpu_ns, c->cpu_ns, DEAR_PERCENT));
+}
 
+/* Does our TCP pay?  A program that sleeps after each send waits for answers, so it has to
+ * gain time.  Another one has to save CPU, and must not lose time: if its clients wait for
+ * each answer, time is their turns per second. */
+static bool pays(const struct cost *c)
+{
 	if (!base.is_sleepy)
-		return is_cheap && !is_less(base.ns, now->ns, SLOW_PERCENT);
-	return is_less(now->ns, base.ns, 10) ||
-	       (is_cheap && !is_less(base.ns, now->ns, 10));
+		return gains(c, GAIN_PERCENT) &&
+		       !is_less(base.ns, c->ns, SLOW_PERCENT);
+	return is_less(c->ns, base.ns, FASTER_PERCENT) ||
+	       (is_less(c->cpu_ns, base.cpu_ns, GAIN_PERCENT) &&
+		!is_less(base.ns, c->ns, FASTER_PERCENT));
 }
 
 /* Has it paid so much that noise does not explain it? */
@@ -240,7 +273,7 @@ static bool recall(uint64_t now)
 	uint32_t n = MIN(load_rlx(&past->n_failed), FAILED_MAX);
 
 	if (!n || next < REST_NS || next > REST_MAX_NS ||
-	    until > now + REST_MAX_NS || now > until + next)
+	    until > now + 2 * REST_MAX_NS || now > until + next)
 		return false;
 	n_failed = MAX(n_failed, n);
 	rest_ns = MAX(rest_ns, next);
@@ -272,7 +305,7 @@ static bool rest(uint64_t now, bool may_settle)
 	is_in_doubt = is_recheck = false;
 	is_settled = may_settle && n_failed > 1;
 	is_long = true;
-	until_ns = now + rest_ns;
+	until_ns = common_time(now, rest_ns, rest_ns / 2);
 	rest_ns = MIN(2 * rest_ns, REST_MAX_NS);
 	stay_ns = STAY_UNSURE_NS;
 	phase = REST;
@@ -308,13 +341,27 @@ static bool kernel_is_measured(uint64_t now)
 		begin(MEASURE, now);
 		return false;
 	}
-	bool has_stayed = stay_ns != STAY_UNSURE_NS;
+	bool has_stayed = stay_ns != STAY_UNSURE_NS; /* so there is a port */
 	if (!has_stayed && recall(now)) /* another one has failed meanwhile */
 		return false;
 	phase = READY;
 	measured_ns = now - begun_ns;
-	until_ns = now + READY_NS;
+	ready_ns = base.is_sleepy
+		       ? now
+		       : common_time(now, TRIALS_NS, has_stayed ? 0 : LEAD_NS);
+	until_ns = ready_ns + READY_NS;
+	is_told = false;
 	return true;
+}
+
+static enum judgement when_ready(uint64_t now)
+{
+	if (now >= ready_ns)
+		return JUDGE_MOVE;
+	if (is_told)
+		return JUDGE_WAIT;
+	is_told = true;
+	return JUDGE_SOON;
 }
 
 static void begin_trial(uint64_t now)
@@ -325,36 +372,35 @@ static void begin_trial(uint64_t now)
 	settled_ns = now + SETTLE_NS;
 }
 
-bool judge_may_move(void)
+enum judgement judge_ask(void)
 {
 	GUARD(&lock);
 	uint64_t now = now_ns(); /* not before that of who had the lock */
 
 	start(now);
 	switch (phase) {
-	case REST:
-		if (now < until_ns)
-			return false;
-		begin(MEASURE, now);
-		return false;
-	case MEASURE:
-		if (!has_paused(now))
-			return kernel_is_measured(now);
-		open_window(now);
-		return false;
-	case READY:
-		if (now < until_ns)
-			return true;
-		begin(MEASURE, now);
-		return false;
-	case KERNEL:
-		begin(MEASURE, now);
-		return false;
 	case TRIAL:
 	case STAY:
+		return JUDGE_MOVE;
+	case READY:
+		if (now < until_ns)
+			return when_ready(now);
+		break;
+	case MEASURE:
+		if (has_paused(now))
+			open_window(now);
+		else if (kernel_is_measured(now))
+			return when_ready(now);
+		return JUDGE_WAIT;
+	case REST:
+		if (now < until_ns)
+			return JUDGE_WAIT;
+		break;
+	case KERNEL:
 		break;
 	}
-	return true;
+	begin(MEASURE, now);
+	return JUDGE_WAIT;
 }
 
 bool judge_has_settled(void)
@@ -396,7 +442,7 @@ static void stay(uint64_t now, bool sure)
 	if (is_in_doubt)
 		n_vain = MIN(n_vain + 1, VAIN_MAX);
 	is_in_doubt = false;
-	until_ns = now + stay_ns;
+	until_ns = common_time(now, stay_ns, stay_ns / 2);
 	stay_ns = MIN(2 * stay_ns, STAY_MAX_NS);
 	begin(STAY, now);
 	is_open = false;
@@ -417,18 +463,40 @@ static bool give_up(uint64_t now, bool may_settle)
 	return true;
 }
 
-static bool is_hopeless(void)
+static bool is_hopeless(uint64_t now)
 {
-	return n_windows >= HOPELESS_WINDOWS &&
-	       is_less(base.cpu_ns, least.cpu_ns, HOPELESS_PERCENT) &&
+	if (n_windows < HOPELESS_WINDOWS || now - trial_ns < HOPELESS_NS)
+		return false;
+	if (!base.is_sleepy)
+		return is_less(base.cpu_ns, least.cpu_ns, HOPELESS_PERCENT);
+	return is_less(base.cpu_ns, least.cpu_ns, HOPELESS_PERCENT) &&
 	       is_less(base.ns, least.ns, HOPELESS_PERCENT);
 }
 
 /* A program that waits for one answer at a time has had fewer windows. */
 static bool drags_on(uint64_t now)
 {
-	return !base.is_sleepy && now - begun_ns > DRAGS_TIMES * measured_ns &&
+	uint64_t n = MAX(n_windows + 1, KERNEL_WINDOWS);
+
+	return !base.is_sleepy &&
+	       now - begun_ns >
+		   DRAGS_TIMES * measured_ns * n / KERNEL_WINDOWS &&
 	       !(n_windows && is_sure(&least));
+}
+
+/* @c: the last window */
+static bool has_passed(const struct cost *c)
+{
+	return n_good >= GOOD_WINDOWS &&
+	       (is_sure(c) || n_good * GOOD_SHARE >= n_windows);
+}
+
+static bool is_over(uint64_t now)
+{
+	uint64_t most = base.is_sleepy ? 0 : TRIAL_NS;
+
+	return n_windows >= TRIAL_WINDOWS &&
+	       now - trial_ns > (is_sure(&least) ? TRIAL_MAX_NS : most);
 }
 
 static bool end_trial(uint64_t now)
@@ -449,12 +517,11 @@ static bool end_trial(uint64_t now)
 	from = sample(now);
 	take_least(&least, &c);
 	n_good += does;
-	if (n_good >= GOOD_WINDOWS)
+	if (has_passed(&c))
 		stay(now, is_sure(&c));
-	else if (is_hopeless())
+	else if (is_hopeless(now))
 		return give_up(now, true);
-	else if (n_windows >= TRIAL_WINDOWS &&
-		 (!is_sure(&least) || now - trial_ns > TRIAL_NS))
+	else if (is_over(now))
 		return give_up(now, !is_sure(&least));
 	return false;
 }
@@ -476,12 +543,12 @@ static bool end_stay_windows(uint64_t now)
 	bool is_slow = is_less(base.ns, least.ns, SLOW_PERCENT);
 
 	n_windows = 0;
-	if (!is_slow && (base.is_sleepy || least.cpu_ns < base.cpu_ns)) {
+	if (!is_slow && (base.is_sleepy || gains(&least, 0))) {
 		n_slow = 0;
 		return false;
 	}
 	/* Nothing is gained any more: has each send more to do now? */
-	if (!base.is_sleepy && is_less(base.cpu_ns, least.cpu_ns, 10))
+	if (!base.is_sleepy && is_less(base.cpu_ns, least.cpu_ns, DEAR_PERCENT))
 		return rest(now, true);
 	if (++n_slow < 1u << n_vain)
 		return false;

@@ -36,8 +36,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A connection could move now. */
-bool judge_may_move(void);
+enum judgement {
+	JUDGE_WAIT,
+	JUDGE_SOON, /* in a tenth of a second: what takes time may be made ready; said once */
+	JUDGE_MOVE,
+};
+
+/* May a connection move now? */
+enum judgement judge_ask(void);
 /* Have two or more trials in a row failed, and is the rest after the last one not over?
  * Then a connection that asks now stays with the kernel for good. */
 bool judge_has_settled(void);
