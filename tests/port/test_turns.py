@@ -294,6 +294,53 @@ os.wait()
 """
 
 
+# The first thread waits for what does not come, on the core of the one that answers 16 clients.
+WAITS_IN_VAIN = """
+import os, select, socket, sys, threading
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+l = socket.create_server((sys.argv[1], int(sys.argv[2])))
+print("listens", flush=True)
+conns = {}
+answers = select.epoll()
+for _ in range(16):
+    c, _ = l.accept()
+    conns[c.fileno()] = c
+    answers.register(c, select.EPOLLIN)
+over, ends = os.pipe()
+waits = select.epoll()
+waits.register(over, select.EPOLLIN)
+def switches():
+    with open("/proc/self/task/%d/status" % os.getpid()) as f:
+        return next(int(l.split()[1]) for l in f if l.startswith("voluntary"))
+def answer():
+    while conns:
+        for fd, _ in answers.poll():
+            m = conns[fd].recv(64)
+            if m:
+                conns[fd].sendall(m)
+            else:
+                answers.unregister(fd)
+                conns.pop(fd).close()
+    os.write(ends, b"x")
+before = switches()
+worker = threading.Thread(target=answer)
+worker.start()
+while not waits.poll(0.05):
+    pass
+worker.join()
+print("woken", switches() - before, flush=True)
+"""
+ASKS_16 = """
+import socket, sys
+conns = [socket.create_connection((sys.argv[1], int(sys.argv[2]))) for _ in range(16)]
+for i in range(1000):
+    for c in conns:
+        c.sendall(b"%064d" % i)
+    for c in conns:
+        assert len(c.recv(64, socket.MSG_WAITALL)) == 64
+"""
+
+
 # The peer, of the kernel: from the second kind of message on, its segments have what our TCP
 # leaves to the kernel.
 STRANGE = """
@@ -363,6 +410,22 @@ def wakes_who_shares_a_set(world):
     far.communicate(timeout=PATIENCE_S)
     check("a set that a child has, too", text, near.returncode, 1)
     print("a set that a child has, too")
+
+
+# Each frame wakes whoever sleeps.  Who has been woken in vain again and again sleeps on, though
+# it may be the quickest and take all frames.
+def leaves_alone_who_waits_in_vain(world):
+    python = os.path.realpath(sys.executable)
+    near = world.start("a", [python, "-c", WAITS_IN_VAIN, "10.9.0.1", "6508"], True)
+    near.stdout.readline()
+    far = world.start("b", [python, "-c", ASKS_16, "10.9.0.1", "6508"], False)
+    text = near.communicate(timeout=PATIENCE_S)[0].decode()
+    far.communicate(timeout=PATIENCE_S)
+    check("a thread that waits in vain", text, near.returncode, 16)
+    n = int(re.search(r"woken (\d+)", text).group(1))
+    if n > 400:
+        fail("a thread that waits in vain: woken %d times by 16000 questions" % n)
+    print("a thread that waits in vain: woken %d times by 16000 questions" % n)
 
 
 def rests_after_bulk(world):
@@ -443,6 +506,7 @@ def main():
         follows_a_strange_peer(world, "10.9.0.2", "6506")
         follows_a_strange_peer(world, "fd09::2", "6507")
         wakes_who_shares_a_set(world)
+        leaves_alone_who_waits_in_vain(world)
         changes_user(world)
         for_one_command(world, program)
     finally:

@@ -30,7 +30,7 @@
 #define PATIENCE_NS (500 * NS_PER_MS)
 /* How long a trial goes on that neither pays nor clearly costs more.  That of a program which
  * waits for one answer at a time is over after TRIAL_WINDOWS, unless it clearly gains time. */
-#define TRIAL_NS (200 * NS_PER_MS)
+#define TRIAL_NS (100 * NS_PER_MS)
 /* If it clearly saves CPU, and only its time speaks against it, which may be noise. */
 #define TRIAL_MAX_NS (400 * NS_PER_MS)
 /* How many windows of a trial must say that it pays, and one of how many where the gain is

@@ -55,8 +55,9 @@ static uint64_t timer_ns =
 static uint64_t loss_ask_ns =
     UINT64_MAX;                /* when to ask peers for what was lost */
 static uint64_t loss_asked_ns; /* when they were asked last */
-static uint64_t turned_ns;     /* the last turn, and whose it was */
-static uint32_t turned_by;
+static uint64_t called_ns;     /* the last call here, and whose it was */
+static uint32_t called_by;
+static uint64_t other_ns; /* the last call of another thread than that */
 static uint64_t
     held_ns; /* about when the lock was taken; 0: nobody has asked */
 static struct list conns;
@@ -334,9 +335,6 @@ void wire_turn(void)
 {
 	uint64_t now = wire_now();
 
-	store_rlx(&turned_ns, now);
-	store_rlx(&turned_by, lock_self());
-
 	clear_timer(now);
 	engine_in(wire_engine, now);
 	look_at_losses(now);
@@ -353,6 +351,17 @@ void wire_turn(void)
 		all_due(OSF_REASON_BULK);
 }
 
+static void note_call(uint64_t now)
+{
+	uint32_t self = lock_self();
+
+	if (self != called_by) {
+		store_rlx(&other_ns, called_ns);
+		store_rlx(&called_by, self);
+	}
+	store_rlx(&called_ns, now);
+}
+
 void wire_unlock(void)
 {
 	struct engine *e = wire_engine;
@@ -360,6 +369,7 @@ void wire_unlock(void)
 
 	if (likely(e != NULL)) {
 		engine_out(e, wire_now());
+		note_call(wire_now());
 		while ((c = tcp_next_ready(engine_stack(e))))
 			moved_news(tcp_user(c));
 		set_timer();
@@ -424,11 +434,16 @@ static int idle_watched(uint32_t *number)
 	return idle_set_fd;
 }
 
-/* Two words that are not of one turn are no harm: somebody has made it lately. */
+/* A thread that each frame wakes may be quicker than the one that the frames are for, and
+ * make all turns.  Words that are not of one call are no harm: somebody has made it
+ * lately. */
 static bool is_driven(void)
 {
-	return load_rlx(&turned_by) != lock_self() &&
-	       coarse_ns() < load_rlx(&turned_ns) + DRIVEN_NS;
+	uint64_t last = load_rlx(&called_by) == lock_self()
+			    ? load_rlx(&other_ns)
+			    : load_rlx(&called_ns);
+
+	return coarse_ns() < last + DRIVEN_NS;
 }
 
 static const struct idle idle_wire = { .fd = idle_watched,
