@@ -228,6 +228,7 @@ def as_user(uid, work):
             os.setgroups([])
             os.setgid(uid)
             os.setuid(uid)
+        ends_with_parent()
         work()
         sys.stdout.flush()
         os._exit(0)

@@ -4,6 +4,8 @@
 tests/trust/victim.py - programs that are attacked, and know nothing of osf
 
     victim.py echo PORT           answers all who connect; never blocks but in select()
+    victim.py cost PORT           the same, and answers by the CPU time, in ns, that its calls on
+                                  the connection took for the last answer
     victim.py any PORT            the same, with calls of all kinds that may not block; at the
                                   end of its input it says how long they took
     victim.py ask PORT N          asks N times, and checks each answer
@@ -55,7 +57,28 @@ def timed(call, *args):
     return got
 
 
-def echo(port):
+def echo_once(conn):
+    """Return: what the peer has sent; b"": its end."""
+    data = timed(conn.recv, 65536)
+    if data:
+        timed(conn.send, data)
+    return data
+
+
+costs = {}
+
+
+def say_cost(conn):
+    """The same, with the cost of the last time for an answer."""
+    before = time.thread_time_ns()
+    data = timed(conn.recv, 65536)
+    if data:
+        timed(conn.send, b"%d" % costs.get(conn, 0))
+    costs[conn] = time.thread_time_ns() - before
+    return data
+
+
+def echo(port, serve=echo_once):
     selector = selectors.DefaultSelector()
     listener = listen(port)
     selector.register(listener, selectors.EVENT_READ)
@@ -66,10 +89,7 @@ def echo(port):
                 conn.setblocking(False)
                 selector.register(conn, selectors.EVENT_READ)
                 continue
-            data = timed(key.fileobj.recv, 65536)
-            if data:
-                timed(key.fileobj.send, data)
-            elif data is not None:
+            if serve(key.fileobj) == b"":
                 selector.unregister(key.fileobj)
                 timed(key.fileobj.close)
 
@@ -182,6 +202,8 @@ def become_cat(port, fifo):
 
 if sys.argv[1] == "echo":
     echo(int(sys.argv[2]))
+elif sys.argv[1] == "cost":
+    echo(int(sys.argv[2]), say_cost)
 elif sys.argv[1] == "any":
     any_call(int(sys.argv[2]))
 elif sys.argv[1] == "ask":
