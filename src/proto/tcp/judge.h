@@ -2,7 +2,7 @@
 /*
  * proto/tcp/judge.h - measures whether our own TCP pays for this program
  *
- *     young connections send -> judge_may_move(): what a send costs over the kernel
+ *     young connections send -> judge_ask(): what a send costs over the kernel
  *     they move -> judge_check(): what it costs now -> they stay, or all go back
  *
  * A cost is CPU time of the process, and time, for each send() on a connection that a port
@@ -14,8 +14,10 @@
  *       +--- rest, twice as long ---+------ now and then, to compare -+
  *
  * A program that waits for one answer at a time has to gain time.  A program that serves
- * many clients at once has to gain CPU and must not lose time; it has its first trial after
- * half a second of sending, because a trial costs it some 25 ms.  If the costs change
+ * many clients at once has to gain CPU and must not lose time, or to do clearly more; it has
+ * its first trial after half a second of sending, because a trial costs it some 25 ms.  Its
+ * peers should move as well, or little is gained: so its trials begin at times that are the
+ * same on all hosts whose clocks agree.  If the costs change
  * meanwhile for another reason, the judge may be wrong.  So it compares again, each time
  * after twice as long; soon if the gain was small.
  *
