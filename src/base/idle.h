@@ -29,8 +29,14 @@ struct idle {
 	/* Whether it may be readable: one load, for threads that spin.  NULL: only poll()
 	 * tells. */
 	bool (*has_come)(void);
-	/* Whether another thread has run it lately.  NULL: unknown. */
+	/* The calling thread begins to wait for the descriptor, or would if it had to.  NULL:
+	 * nobody wants to know. */
+	void (*waits)(void);
+	/* Has another thread waited for it lately?  NULL: unknown. */
 	bool (*is_driven)(void);
+	/* The calling thread wants to wait without it for a while.  Return: whether others
+	 * wait for it, and will not all do the same. */
+	bool (*leaves)(void);
 };
 
 extern const struct idle *idle;
@@ -79,11 +85,26 @@ static inline void idle_spin(void)
 		w->run();
 }
 
+static inline void idle_waits(void)
+{
+	const struct idle *w = load_acq(&idle);
+
+	if (unlikely(w != NULL) && w->waits)
+		w->waits();
+}
+
 static inline bool idle_is_driven(void)
 {
 	const struct idle *w = load_acq(&idle);
 
 	return w && w->is_driven && w->is_driven();
+}
+
+static inline bool idle_leaves(void)
+{
+	const struct idle *w = load_acq(&idle);
+
+	return w && w->leaves && w->leaves();
 }
 
 static inline void idle_run(void)

@@ -183,8 +183,11 @@ static void begin_sleep(struct wait *w)
 	a->n = 0;
 	if (unlikely(a->ep->n_merged && !load_rlx(&a->ep->bell_tried)))
 		epoll_hang_bell(a->ep);
-	if (idle_is_on()) /* since this wait began, maybe */
+	if (idle_is_on()) { /* since this wait began, maybe */
 		epoll_idle(a->ep);
+		if (!load_rlx(&a->ep->idle_off))
+			idle_waits();
+	}
 	a->naps = should_nap(a->ep);
 	a->news = !(a->naps ? ready_nap(&a->ep->rs) : ready_sleep(&a->ep->rs));
 	a->is_asleep = true;
@@ -322,7 +325,7 @@ static int look_first(const struct waiting *a, bool poll_only)
  * Each thread that sleeps also waits for base/idle.h, so each arriving frame wakes all of
  * them.  If a thread is woken in this way again and again and finds nothing for itself, while
  * other threads wait for base/idle.h anyhow, then it sleeps without base/idle.h.  Every 20 ms
- * it checks that the others still wait for it.
+ * it checks that others have waited for it lately.
  */
 static void share_idle(struct epoll *ep, bool slept, int n)
 {
@@ -335,7 +338,8 @@ static void share_idle(struct epoll *ep, bool slept, int n)
 			idle_run();
 	} else if (load_rlx(&ep->idle_vain) > IDLE_VAIN_MAX && !ep->nested) {
 		store_rlx(&ep->idle_vain, 0u);
-		epoll_idle_wakes(ep, false);
+		if (idle_leaves())
+			epoll_idle_wakes(ep, false);
 	}
 }
 
@@ -419,6 +423,8 @@ int epoll_file_wait(int epfd, struct file *fe, struct epoll_event *evs, int max,
 		 * sleeps here. */
 		if (!poll_only || !ep->nested)
 			epoll_idle(ep);
+		if (!poll_only && !load_rlx(&ep->idle_off))
+			idle_waits();
 		may_merge = true;
 	} else if (unlikely(load_rlx(&ep->idle_fd) >= 0)) {
 		epoll_no_idle(ep);

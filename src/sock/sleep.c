@@ -106,6 +106,8 @@ int sleep_poll(struct sleeper *s, struct pollfd *fds, nfds_t n,
 	extra[0] = (struct pollfd){ .fd = idle_fd(&number), .events = POLLIN };
 	extra[1] = (struct pollfd){ .fd = bell_own_fd(bell), .events = POLLIN };
 	nfds_t n_extra = extra[1].fd >= 0 ? 2 : extra[0].fd >= 0;
+	if (extra[0].fd >= 0)
+		idle_waits();
 	int r = libc.ppoll(fds, n + n_extra, left, mask);
 
 	if (r < 0 && errno == EINVAL && bell != BELL_NONE) {

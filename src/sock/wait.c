@@ -77,6 +77,7 @@ int poll_too(struct pollfd *fds, nfds_t n, const struct timespec *left,
 
 	if (likely(extra < 0))
 		return libc.ppoll(fds, n, left, mask);
+	idle_waits();
 	all[n] = (struct pollfd){ .fd = extra, .events = POLLIN };
 	for (nfds_t i = 0; i < n; i++)
 		all[i] = fds[i];

@@ -330,6 +330,52 @@ while not waits.poll(0.05):
 worker.join()
 print("woken", switches() - before, flush=True)
 """
+# The first thread waits for what does not come.  Nobody else waits: the one that sends never does.
+WAITS_ALONE = """
+import os, select, socket, sys, threading, time
+l = socket.create_server((sys.argv[1], int(sys.argv[2])))
+print("listens", flush=True)
+silent, talks = l.accept()[0], l.accept()[0]
+for c in (silent, talks):
+    for i in range(40):
+        c.sendall(c.recv(64, socket.MSG_WAITALL))
+talks.setblocking(False)
+waits = select.epoll()
+waits.register(silent, select.EPOLLIN)
+def switches():
+    with open("/proc/self/task/%d/status" % os.getpid()) as f:
+        return next(int(l.split()[1]) for l in f if l.startswith("voluntary"))
+def publish():
+    for i in range(300):
+        talks.send(bytes(64))
+        try:
+            talks.recv(65536)
+        except BlockingIOError:
+            pass
+        time.sleep(0.005)
+    silent.shutdown(socket.SHUT_RDWR)
+before = switches()
+threading.Thread(target=publish).start()
+waits.poll()
+print("woken", switches() - before, flush=True)
+"""
+ECHOES_2 = """
+import socket, sys
+conns = [socket.create_connection((sys.argv[1], int(sys.argv[2]))) for _ in range(2)]
+for c in conns:
+    c.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for i in range(40):
+        c.sendall(bytes(64))
+        assert len(c.recv(64, socket.MSG_WAITALL)) == 64
+while True:
+    m = conns[1].recv(64)
+    if not m:
+        break
+    try:
+        conns[1].sendall(m)
+    except OSError:
+        break
+"""
 ASKS_16 = """
 import socket, sys
 conns = [socket.create_connection((sys.argv[1], int(sys.argv[2]))) for _ in range(16)]
@@ -412,20 +458,28 @@ def wakes_who_shares_a_set(world):
     print("a set that a child has, too")
 
 
-# Each frame wakes whoever sleeps.  Who has been woken in vain again and again sleeps on, though
-# it may be the quickest and take all frames.
-def leaves_alone_who_waits_in_vain(world):
+def times_woken(world, waits, peer, port, moved):
+    """How often the first thread of @waits was woken; @moved: connections, at least."""
     python = os.path.realpath(sys.executable)
-    near = world.start("a", [python, "-c", WAITS_IN_VAIN, "10.9.0.1", "6508"], True)
+    near = world.start("a", [python, "-c", waits, "10.9.0.1", port], True)
     near.stdout.readline()
-    far = world.start("b", [python, "-c", ASKS_16, "10.9.0.1", "6508"], False)
+    far = world.start("b", [python, "-c", peer, "10.9.0.1", port], False)
     text = near.communicate(timeout=PATIENCE_S)[0].decode()
     far.communicate(timeout=PATIENCE_S)
-    check("a thread that waits in vain", text, near.returncode, 16)
-    n = int(re.search(r"woken (\d+)", text).group(1))
-    if n > 400:
-        fail("a thread that waits in vain: woken %d times by 16000 questions" % n)
-    print("a thread that waits in vain: woken %d times by 16000 questions" % n)
+    check("who waits in vain", text, near.returncode, moved)
+    return int(re.search(r"woken (\d+)", text).group(1))
+
+
+# Each frame wakes whoever sleeps.  Who has been woken in vain again and again sleeps on, though
+# it may be the quickest and take all frames; but not if nobody else waits for them.
+def leaves_alone_who_waits_in_vain(world):
+    n = times_woken(world, WAITS_IN_VAIN, ASKS_16, "6508", 16)
+    alone = times_woken(world, WAITS_ALONE, ECHOES_2, "6509", 2)
+    if n > 400 or alone < 200:
+        fail("who waits in vain: woken %d times by 16000 questions; alone, %d times by 300"
+             % (n, alone))
+    print("who waits in vain: woken %d times by 16000 questions; alone, %d times by 300"
+          % (n, alone))
 
 
 def rests_after_bulk(world):

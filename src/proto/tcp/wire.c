@@ -33,7 +33,7 @@
 #define ASK_AGAIN_NS (2 * NS_PER_S)
 #define CHECK_NS (200 * NS_PER_MS)
 #define CHANGES_NS (20 * NS_PER_MS)
-#define DRIVEN_NS (20 * NS_PER_MS)
+#define DRIVEN_NS (8 * NS_PER_MS)
 #define LOSS_NS (20 * NS_PER_MS) /* after the ring was full */
 #define LOSS_AGAIN_NS NS_PER_S   /* at most so often */
 #define ANCHORS 16               /* that are looked at together */
@@ -55,9 +55,9 @@ static uint64_t timer_ns =
 static uint64_t loss_ask_ns =
     UINT64_MAX;                /* when to ask peers for what was lost */
 static uint64_t loss_asked_ns; /* when they were asked last */
-static uint64_t called_ns;     /* the last call here, and whose it was */
-static uint32_t called_by;
-static uint64_t other_ns; /* the last call of another thread than that */
+static uint64_t waited_ns;     /* when a thread waited last, and which one */
+static uint32_t waited_by;
+static uint64_t other_ns; /* the last wait of another thread than that */
 static uint64_t
     held_ns; /* about when the lock was taken; 0: nobody has asked */
 static struct list conns;
@@ -351,17 +351,6 @@ void wire_turn(void)
 		all_due(OSF_REASON_BULK);
 }
 
-static void note_call(uint64_t now)
-{
-	uint32_t self = lock_self();
-
-	if (self != called_by) {
-		store_rlx(&other_ns, called_ns);
-		store_rlx(&called_by, self);
-	}
-	store_rlx(&called_ns, now);
-}
-
 void wire_unlock(void)
 {
 	struct engine *e = wire_engine;
@@ -369,7 +358,6 @@ void wire_unlock(void)
 
 	if (likely(e != NULL)) {
 		engine_out(e, wire_now());
-		note_call(wire_now());
 		while ((c = tcp_next_ready(engine_stack(e))))
 			moved_news(tcp_user(c));
 		set_timer();
@@ -434,22 +422,51 @@ static int idle_watched(uint32_t *number)
 	return idle_set_fd;
 }
 
-/* A thread that each frame wakes may be quicker than the one that the frames are for, and
- * make all turns.  Words that are not of one call are no harm: somebody has made it
- * lately. */
+/* Without a lock: words that are not of one wait are wrong for DRIVEN_NS at most. */
+static void idle_waited(void)
+{
+	uint32_t self = lock_self();
+
+	if (self != load_rlx(&waited_by)) {
+		store_rlx(&other_ns, load_rlx(&waited_ns));
+		store_rlx(&waited_by, self);
+	}
+	store_rlx(&waited_ns, coarse_ns());
+}
+
+/* Who waits for frames takes them.  Who has taken some says nothing: a thread that each frame
+ * wakes may be quicker than the one that waits for them, and take them all. */
 static bool is_driven(void)
 {
-	uint64_t last = load_rlx(&called_by) == lock_self()
+	uint64_t last = load_rlx(&waited_by) == lock_self()
 			    ? load_rlx(&other_ns)
-			    : load_rlx(&called_ns);
+			    : load_rlx(&waited_ns);
 
 	return coarse_ns() < last + DRIVEN_NS;
+}
+
+/* From here on the thread is nobody that others may count on. */
+static bool idle_left(void)
+{
+	wire_lock();
+	bool driven = is_driven();
+
+	if (driven && waited_by == lock_self()) {
+		store_rlx(&waited_ns, other_ns);
+		store_rlx(&waited_by, 0u);
+	} else if (driven) {
+		store_rlx(&other_ns, (uint64_t)0);
+	}
+	lock_put(&lock);
+	return driven;
 }
 
 static const struct idle idle_wire = { .fd = idle_watched,
 				       .run = idle_look,
 				       .has_come = wire_has_come,
-				       .is_driven = is_driven };
+				       .waits = idle_waited,
+				       .is_driven = is_driven,
+				       .leaves = idle_left };
 
 /*
  * Opening.
@@ -633,6 +650,17 @@ int wire_prepare(uint32_t ifindex)
 	lock_put(&lock);
 	errno = saved;
 	return err;
+}
+
+void wire_rest(void)
+{
+	int saved = errno;
+
+	wire_lock();
+	if (wire_engine && list_is_empty(&conns))
+		grant_rest();
+	lock_put(&lock);
+	errno = saved;
 }
 
 /* The first connection switches idle_set_fd on; until then calls sleep as if there were no

@@ -71,6 +71,9 @@ MUST_CHECK int wire_open(uint32_t ifindex);
 /* The same for callers that can go on without an engine: asks osfd for it, and does not
  * wait.  The caller does not have the lock.  Return: as wire_open(); -EAGAIN: not yet */
 MUST_CHECK int wire_prepare(uint32_t ifindex);
+/* No connection will move for long: with none left, nothing of the port need be on the device.
+ * The caller does not have the lock. */
+void wire_rest(void);
 /* osfd is asked, and has not answered.  The caller does not have the lock. */
 bool wire_is_waiting(void);
 
