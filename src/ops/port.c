@@ -169,9 +169,13 @@ void port_look(struct sock *sk, int fd)
 	bool eager = sk->flags & SOCK_F_EAGER;
 	enum judgement may = eager ? JUDGE_MOVE : judge_ask();
 
-	if (may == JUDGE_WAIT && judge_has_settled())
+	if (may == JUDGE_REST)
+		wire_rest();
+	bool may_soon = may == JUDGE_SOON || may == JUDGE_MOVE;
+
+	if (!may_soon && judge_has_settled())
 		return stay(sk, OSF_REASON_SLOWER);
-	if (may == JUDGE_WAIT || (!eager && wire_is_waiting()))
+	if (!may_soon || (!eager && wire_is_waiting()))
 		return wait(sk);
 	int err = find_hop(fd, &r, mac);
 	/* osfd may need some time to open the port.  A program whose rule says tcp waits
@@ -187,7 +191,8 @@ void port_look(struct sock *sk, int fd)
 	else
 		err = moved_try(sk, fd, r.ifindex, mac, &why);
 	if (!err) {
-		judge_moved();
+		if (!eager)
+			judge_moved();
 		return;
 	}
 	if (err == -EAGAIN && (sk->flags & SOCK_F_EAGER ||

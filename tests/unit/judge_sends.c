@@ -16,6 +16,9 @@
 
 #define ASK_SENDS 16 /* until a connection that has not moved asks again */
 #define MOVES_MAX 64
+#define REAL_NS                                                                \
+	(77777777ull *                                                         \
+	 NS_PER_MS) /* the time of day when the test's clock began */
 
 struct cost {
 	uint64_t ns, cpu_ns; /* of a send */
@@ -29,6 +32,7 @@ static struct {
 	uint64_t moved_ns[MOVES_MAX];
 	unsigned n_moves;
 	unsigned n_settled; /* asked in vain, and told so for good */
+	unsigned n_rests;   /* told that the port may rest */
 	uint64_t noise;     /* percent that a send costs more now */
 	uint64_t noise_ns;  /* when it began */
 	uint64_t noise_max;
@@ -38,10 +42,24 @@ static struct {
 	uint64_t late_ns; /* each time, another thread asks, that much ahead */
 } prog;
 
+/* What processes of the program share; without osfd each has its own. */
+static struct past page;
+struct past *past_page(void) { return &page; }
+static bool is_shared;
+
+void past_after_fork(void)
+{
+	if (!is_shared)
+		page = (struct past){ 0 };
+}
+
 int clock_gettime(clockid_t id, struct timespec *out)
 {
-	*out =
-	    ns_timespec(id == CLOCK_PROCESS_CPUTIME_ID ? prog.cpu_ns : prog.ns);
+	uint64_t ns = id == CLOCK_PROCESS_CPUTIME_ID ? prog.cpu_ns
+		      : id == CLOCK_REALTIME         ? prog.ns + REAL_NS
+						     : prog.ns;
+
+	*out = ns_timespec(ns);
 	return 0;
 }
 
@@ -93,6 +111,7 @@ static bool ask(void)
 {
 	enum judgement may = judge_ask();
 
+	prog.n_rests += may == JUDGE_REST;
 	if (may == JUDGE_MOVE || !prog.late_ns)
 		return may == JUDGE_MOVE;
 	prog.ns -= prog.late_ns;
@@ -146,17 +165,6 @@ static uint64_t share(void)
 
 	prog.n_port = prog.n_kernel = 0;
 	return n;
-}
-
-/* What processes of the program share; without osfd each has its own. */
-static struct past page;
-struct past *past_page(void) { return &page; }
-static bool is_shared;
-
-void past_after_fork(void)
-{
-	if (!is_shared)
-		page = (struct past){ 0 };
 }
 
 static int setup(void **state)
@@ -231,14 +239,14 @@ static void trials_that_fail_settle_it(void **state)
 	const struct cost kernel = { 20000, 20000 }, port = { 30000, 30000 };
 	const struct cost dear = { 34000, 34000 };
 
-	run(&kernel, &port, false, 4);
+	run(&kernel, &port, false, 2);
 	assert_int_equal(prog.n_moves, 1);
 	assert_int_equal(prog.n_settled, 0);
-	run(&kernel, &port, false, 8);
-	assert_int_equal(prog.n_moves, 2);
-	assert_true(judge_has_settled());
+	while (prog.n_moves < 2)
+		run_one(&kernel, &port, false);
 	run(&kernel, &port, false, 1);
-	prog.ns += 10 * NS_PER_S;
+	assert_true(judge_has_settled());
+	prog.ns += 20 * NS_PER_S;
 	assert_false(
 	    judge_has_settled()); /* the rest is over, and nobody has asked */
 	run(&dear, &port, false, 4);
@@ -256,7 +264,7 @@ static void a_trial_that_pays_begins_the_count_anew(void **state)
 	const struct cost kernel = { 20000, 20000 }, port = { 30000, 30000 };
 	const struct cost little = { 18000, 18000 };
 
-	run(&kernel, &port, false, 4);
+	run(&kernel, &port, false, 2);
 	assert_int_equal(prog.n_moves, 1);
 	while (!prog.is_moved)
 		run_one(&kernel, &little, false);
@@ -265,7 +273,7 @@ static void a_trial_that_pays_begins_the_count_anew(void **state)
 	assert_int_equal(prog.n_moves, 2);
 	assert_false(
 	    prog.is_moved); /* it is compared, a quarter of a second later */
-	run(&kernel, &port, false, 4);
+	run(&kernel, &port, false, 2);
 	assert_int_equal(prog.n_moves, 3);
 	assert_false(prog.is_moved);
 	assert_int_equal(prog.n_settled, 0);
@@ -374,7 +382,8 @@ static void trials_begin_at_common_times(void **state)
 		run(&kernel, &port, false, 60);
 		assert_true(prog.n_moves >= 3);
 		for (unsigned j = 0; j < prog.n_moves; j++)
-			assert_true(prog.moved_ns[j] % (125 * NS_PER_MS) <
+			assert_true((prog.moved_ns[j] + REAL_NS) %
+					(125 * NS_PER_MS) <
 				    NS_PER_MS);
 	}
 }
@@ -429,6 +438,50 @@ static void a_trial_is_checked_once_where_nothing_has_changed(void **state)
 		run_ms(&any, &(struct cost){ 100000, 99000 }, true, 50);
 	}
 	assert_in_range(prog.n_moves, 1, 5);
+}
+
+/* Its connections have gone back long before that is known. */
+static void a_port_may_rest_after_the_check(void **state)
+{
+	const struct cost kernel = { 20000, 8000 }, port = { 30000, 29000 };
+
+	run_ms(&kernel, &port, true, 2000);
+	assert_int_equal(prog.n_moves, 1);
+	assert_int_equal(prog.n_rests, 1);
+	assert_true(judge_is_resting());
+}
+
+/* What was to be checked an hour ago is no matter of now. */
+static void a_check_is_forgotten(void **state)
+{
+	const struct cost kernel = { 20000, 8000 }, port = { 30000, 29000 };
+	const struct cost good = { 10000, 8000 };
+
+	while (!prog.is_moved)
+		run_one(&kernel, &port, true);
+	while (prog.is_moved)
+		run_one(&kernel, &port, true);
+	prog.ns += 3600 * NS_PER_S;
+	run_ms(&kernel, &good, true, 200);
+	assert_int_equal(prog.n_moves, 2);
+	assert_true(prog.is_moved);
+}
+
+/* The last window saves much CPU, and takes twice the time. */
+static void a_window_that_takes_time_is_not_good(void **state)
+{
+	const struct cost kernel = { 20000, 20000 }, same = { 20000, 20000 };
+	const struct cost good = { 19000, 19000 }, slow = { 40000, 13000 };
+
+	while (!prog.is_moved)
+		run_one(&kernel, &same, false);
+	for (unsigned i = 0; i < 6 * 400 && prog.is_moved; i++)
+		run_one(&kernel, &same, false);
+	for (unsigned i = 0; i < 2 * 400 && prog.is_moved; i++)
+		run_one(&kernel, &good, false);
+	run(&kernel, &slow, false, 1);
+	assert_int_equal(page.pays, 0);
+	assert_false(prog.is_moved);
 }
 
 static void a_few_turns_now_and_then_move_nothing(void **state)
@@ -705,6 +758,38 @@ static void a_failure_meanwhile_is_enough(void **state)
 	assert_int_equal(prog.n_moves, 1);
 }
 
+/* The first one's failure is to be checked when it ends. */
+static void processes_share_what_is_to_be_checked(void **state)
+{
+	const struct cost kernel = { 20000, 8000 }, port = { 30000, 29000 };
+	unsigned n_moves = 0;
+
+	for (unsigned i = 0; i < 100; i++) {
+		next_process();
+		run_ms(&kernel, &port, true, 60);
+		n_moves += prog.n_moves;
+	}
+	assert_in_range(n_moves, 1, 4);
+}
+
+/* Measured, and it waits for the time at which all try. */
+static void a_failure_before_the_trial_is_enough(void **state)
+{
+	const struct cost kernel = { 20000, 20000 }, port = { 30000, 30000 };
+
+	next_process();
+	for (;;) {
+		send_one(&kernel, false);
+		if (judge_ask() == JUDGE_SOON)
+			break;
+	}
+	page.n_failed = 1;
+	page.rest_ns = 10 * NS_PER_S;
+	page.until_ns = prog.ns + 5 * NS_PER_S;
+	run(&kernel, &port, false, 4);
+	assert_int_equal(prog.n_moves, 0);
+}
+
 /* The page is another process's. */
 static void a_past_without_sense_is_none(void **state)
 {
@@ -750,6 +835,9 @@ int main(void)
 		TEST(a_kernel_that_was_quick_at_first_is_measured_again),
 		TEST(a_kernel_that_is_quicker_than_before_is_tried_again),
 		TEST(a_trial_is_checked_once_where_nothing_has_changed),
+		TEST(a_port_may_rest_after_the_check),
+		TEST(a_check_is_forgotten),
+		TEST(a_window_that_takes_time_is_not_good),
 		TEST(a_few_turns_now_and_then_move_nothing),
 		TEST(a_port_that_becomes_dear_is_left),
 		TEST(a_port_that_becomes_slow_is_left),
@@ -768,6 +856,8 @@ int main(void)
 		TEST(failures_are_forgotten),
 		TEST(a_gain_is_remembered),
 		TEST(a_failure_meanwhile_is_enough),
+		TEST(processes_share_what_is_to_be_checked),
+		TEST(a_failure_before_the_trial_is_enough),
 		TEST(a_past_without_sense_is_none),
 	};
 

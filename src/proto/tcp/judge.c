@@ -38,8 +38,8 @@
  * often. */
 #define GOOD_WINDOWS 2u
 #define GOOD_SHARE 3u
-/* So many are enough where the best of them costs clearly more, of CPU and of time; once the
- * peer's connections have had the time to move as well. */
+/* So many are enough where the best of them costs clearly more, once the peer's connections have
+ * had the time to move as well. */
 #define HOPELESS_WINDOWS 3u
 #define HOPELESS_NS (30 * NS_PER_MS)
 #define HOPELESS_PERCENT 10
@@ -66,6 +66,8 @@
  * may not be any more what it was when it was measured. */
 #define RECHECK_NS (100 * NS_PER_MS)
 #define RECHECKS_MAX 4u
+/* Not if the program sends nothing for so long: then it is another time. */
+#define CHECK_UNTIL_NS NS_PER_S
 /* By how much it has to differ from what it was. */
 #define OTHER_PERCENT 25
 /* From one window to the next while connections stay. */
@@ -105,8 +107,10 @@ static struct cost base;   /* over the kernel */
 static struct cost least;  /* of the windows since begin(), over the port */
 static struct cost tried,
     failed; /* base and least of a trial that is to be checked */
-static unsigned n_rechecks; /* of trials, in a row */
-static bool is_recheck;     /* the kernel is measured for that */
+static unsigned n_rechecks;  /* of trials, in a row */
+static bool is_recheck;      /* the kernel is measured for that */
+static bool may_settle_then; /* for rest(), if the trial has failed indeed */
+static bool asks_past; /* whether another process has failed, before a trial */
 static unsigned n_windows, n_good;
 static unsigned n_failed; /* trials in a row */
 static unsigned n_slow;   /* times STAY_WINDOWS, in a row: nothing gained */
@@ -262,6 +266,12 @@ static void note(bool pays)
 	store_rlx(&past->pays, (uint32_t)pays);
 }
 
+static void forget_checks(void)
+{
+	is_recheck = false;
+	n_rechecks = 0;
+}
+
 /* Takes over a rest that another process of the program has begun.  If that rest is over,
  * but not for longer than the next one would take, this process's next rest is as long as
  * that process's.  Return: whether this process rests now */
@@ -280,6 +290,7 @@ static bool recall(uint64_t now)
 	if (until <= now)
 		return false;
 	is_settled = load_rlx(&past->settles);
+	forget_checks();
 	is_long = true;
 	until_ns = until;
 	phase = REST;
@@ -313,6 +324,28 @@ static bool rest(uint64_t now, bool may_settle)
 	return true;
 }
 
+/* A failure that is to be checked, for other processes: they rest as if it were one. */
+static void note_unchecked(uint64_t now)
+{
+	struct past *past = past_page();
+
+	store_rlx(&past->n_failed, n_failed + 1);
+	store_rlx(&past->settles, 0u);
+	store_rlx(&past->rest_ns, MIN(2 * rest_ns, REST_MAX_NS));
+	store_rlx(&past->until_ns, now + rest_ns);
+	store_rlx(&past->pays, 0u);
+}
+
+static enum judgement when_ready(uint64_t now)
+{
+	if (now >= ready_ns)
+		return asks_past && recall(now) ? JUDGE_WAIT : JUDGE_MOVE;
+	if (is_told)
+		return JUDGE_WAIT;
+	is_told = true;
+	return JUDGE_SOON;
+}
+
 /* Does the kernel, as measured now, cost something else than when the trial failed? */
 static bool has_changed(void)
 {
@@ -321,29 +354,31 @@ static bool has_changed(void)
 	       is_less(tried.ns, base.ns, OTHER_PERCENT);
 }
 
-static bool kernel_is_measured(uint64_t now)
+static enum judgement measure(uint64_t now)
 {
 	struct cost c;
 
 	if (!cost_of_window(now, &c))
-		return false;
+		return JUDGE_WAIT;
 	take_least(&base, &c);
 	busy_ns = MIN(busy_ns + (now - from.ns), PATIENCE_NS);
 	from = sample(now);
 	if (n_windows < (c.is_sleepy ? SLEEPY_WINDOWS : KERNEL_WINDOWS))
-		return false;
+		return JUDGE_WAIT;
 	if (is_recheck && !has_changed()) {
-		rest(now, true);
-		return false;
+		rest(now, may_settle_then);
+		return JUDGE_REST;
 	}
-	is_recheck = false;
 	if (!c.is_sleepy && busy_ns < PATIENCE_NS) {
 		begin(MEASURE, now);
-		return false;
+		return JUDGE_WAIT;
 	}
 	bool has_stayed = stay_ns != STAY_UNSURE_NS; /* so there is a port */
-	if (!has_stayed && recall(now)) /* another one has failed meanwhile */
-		return false;
+	/* Has another one failed meanwhile?  What is checked is this one's own failure. */
+	asks_past = !has_stayed && !is_recheck;
+	is_recheck = false;
+	if (asks_past && recall(now))
+		return JUDGE_WAIT;
 	phase = READY;
 	measured_ns = now - begun_ns;
 	ready_ns = base.is_sleepy
@@ -351,17 +386,7 @@ static bool kernel_is_measured(uint64_t now)
 		       : common_time(now, TRIALS_NS, has_stayed ? 0 : LEAD_NS);
 	until_ns = ready_ns + READY_NS;
 	is_told = false;
-	return true;
-}
-
-static enum judgement when_ready(uint64_t now)
-{
-	if (now >= ready_ns)
-		return JUDGE_MOVE;
-	if (is_told)
-		return JUDGE_WAIT;
-	is_told = true;
-	return JUDGE_SOON;
+	return when_ready(now);
 }
 
 static void begin_trial(uint64_t now)
@@ -387,14 +412,15 @@ enum judgement judge_ask(void)
 			return when_ready(now);
 		break;
 	case MEASURE:
-		if (has_paused(now))
-			open_window(now);
-		else if (kernel_is_measured(now))
-			return when_ready(now);
+		if (!has_paused(now))
+			return measure(now);
+		open_window(now);
 		return JUDGE_WAIT;
 	case REST:
 		if (now < until_ns)
 			return JUDGE_WAIT;
+		if (now > until_ns + CHECK_UNTIL_NS)
+			forget_checks();
 		break;
 	case KERNEL:
 		break;
@@ -457,6 +483,8 @@ static bool give_up(uint64_t now, bool may_settle)
 	tried = base;
 	failed = least;
 	is_recheck = true;
+	may_settle_then = may_settle;
+	note_unchecked(now);
 	until_ns = now + (RECHECK_NS << n_rechecks++);
 	is_long = false;
 	phase = REST;
@@ -484,7 +512,7 @@ static bool drags_on(uint64_t now)
 	       !(n_windows && is_sure(&least));
 }
 
-/* @c: the last window */
+/* @c: the last window, which says that it pays */
 static bool has_passed(const struct cost *c)
 {
 	return n_good >= GOOD_WINDOWS &&
@@ -517,7 +545,7 @@ static bool end_trial(uint64_t now)
 	from = sample(now);
 	take_least(&least, &c);
 	n_good += does;
-	if (has_passed(&c))
+	if (does && has_passed(&c))
 		stay(now, is_sure(&c));
 	else if (is_hopeless(now))
 		return give_up(now, true);

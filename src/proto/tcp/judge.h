@@ -40,7 +40,8 @@
 
 enum judgement {
 	JUDGE_WAIT,
-	JUDGE_SOON, /* in a tenth of a second: what takes time may be made ready; said once */
+	JUDGE_REST, /* not for long: nothing need be left on the device; said once */
+	JUDGE_SOON, /* in 64 to 189 ms: what takes time may be made ready; said once */
 	JUDGE_MOVE,
 };
 
