@@ -57,7 +57,8 @@ static uint64_t loss_ask_ns =
 static uint64_t loss_asked_ns; /* when they were asked last */
 static uint64_t waited_ns;     /* when a thread waited last, and which one */
 static uint32_t waited_by;
-static uint64_t other_ns; /* the last wait of another thread than that */
+static uint64_t other_ns; /* the same of another thread than that */
+static uint32_t other_by;
 static uint64_t
     held_ns; /* about when the lock was taken; 0: nobody has asked */
 static struct list conns;
@@ -429,6 +430,7 @@ static void idle_waited(void)
 
 	if (self != load_rlx(&waited_by)) {
 		store_rlx(&other_ns, load_rlx(&waited_ns));
+		store_rlx(&other_by, load_rlx(&waited_by));
 		store_rlx(&waited_by, self);
 	}
 	store_rlx(&waited_ns, coarse_ns());
@@ -451,12 +453,12 @@ static bool idle_left(void)
 	wire_lock();
 	bool driven = is_driven();
 
-	if (driven && waited_by == lock_self()) {
-		store_rlx(&waited_ns, other_ns);
-		store_rlx(&waited_by, 0u);
-	} else if (driven) {
-		store_rlx(&other_ns, (uint64_t)0);
+	if (driven && load_rlx(&waited_by) == lock_self()) {
+		store_rlx(&waited_ns, load_rlx(&other_ns));
+		store_rlx(&waited_by, load_rlx(&other_by));
 	}
+	if (driven)
+		store_rlx(&other_ns, (uint64_t)0);
 	lock_put(&lock);
 	return driven;
 }
