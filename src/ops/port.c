@@ -154,11 +154,12 @@ static int find_hop(int fd, struct osf_route *r, uint8_t mac[6])
 
 void port_look(struct sock *sk, int fd)
 {
+	bool eager = sk->flags & SOCK_F_EAGER;
 	enum osf_reason why = OSF_REASON_NO_NEIGHBOUR;
 	struct osf_route r;
 	uint8_t mac[6];
 
-	if (!(sk->flags & SOCK_F_EAGER) && is_bulk(sk)) {
+	if (!eager && is_bulk(sk)) {
 		uint32_t done = load_rlx(&sk->pingpongs);
 
 		sock_set_reason(sk, OSF_REASON_BULK);
@@ -166,7 +167,6 @@ void port_look(struct sock *sk, int fd)
 		sock_set_mode(sk, SOCK_YOUNG);
 		return;
 	}
-	bool eager = sk->flags & SOCK_F_EAGER;
 	enum judgement may = eager ? JUDGE_MOVE : judge_ask();
 
 	if (may == JUDGE_REST)
@@ -195,8 +195,8 @@ void port_look(struct sock *sk, int fd)
 			judge_moved();
 		return;
 	}
-	if (err == -EAGAIN && (sk->flags & SOCK_F_EAGER ||
-			       load_rlx(&sk->n_attempts) < LOOKS_MAX)) {
+	if (err == -EAGAIN &&
+	    (eager || load_rlx(&sk->n_attempts) < LOOKS_MAX)) {
 		later(sk, why);
 		return;
 	}

@@ -30,7 +30,7 @@ static void sends(struct ctx *x, size_t len, int flags)
 	RES("send", send(x->fd, buf, n(len), flags));
 }
 
-/* What far_has_none() has read, so late that it is right. */
+/* What far_has_none() has read after the kernel may let it go. */
 static long came_late;
 
 /* Is what was sent since @start still held back?  Too late to say counts as yes. */

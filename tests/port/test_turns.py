@@ -294,9 +294,16 @@ os.wait()
 """
 
 
+# How often the first thread has slept.
+SWITCHES = """
+import os
+def switches():
+    with open("/proc/self/task/%d/status" % os.getpid()) as f:
+        return next(int(l.split()[1]) for l in f if l.startswith("voluntary"))
+"""
 # The first thread waits for what does not come, on the core of the one that answers 16 clients.
-WAITS_IN_VAIN = """
-import os, select, socket, sys, threading
+WAITS_IN_VAIN = SWITCHES + """
+import select, socket, sys, threading
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 l = socket.create_server((sys.argv[1], int(sys.argv[2])))
 print("listens", flush=True)
@@ -309,9 +316,6 @@ for _ in range(16):
 over, ends = os.pipe()
 waits = select.epoll()
 waits.register(over, select.EPOLLIN)
-def switches():
-    with open("/proc/self/task/%d/status" % os.getpid()) as f:
-        return next(int(l.split()[1]) for l in f if l.startswith("voluntary"))
 def answer():
     while conns:
         for fd, _ in answers.poll():
@@ -331,8 +335,8 @@ worker.join()
 print("woken", switches() - before, flush=True)
 """
 # The first thread waits for what does not come.  Nobody else waits: the one that sends never does.
-WAITS_ALONE = """
-import os, select, socket, sys, threading, time
+WAITS_ALONE = SWITCHES + """
+import select, socket, sys, threading, time
 l = socket.create_server((sys.argv[1], int(sys.argv[2])))
 print("listens", flush=True)
 silent, talks = l.accept()[0], l.accept()[0]
@@ -342,9 +346,6 @@ for c in (silent, talks):
 talks.setblocking(False)
 waits = select.epoll()
 waits.register(silent, select.EPOLLIN)
-def switches():
-    with open("/proc/self/task/%d/status" % os.getpid()) as f:
-        return next(int(l.split()[1]) for l in f if l.startswith("voluntary"))
 def publish():
     for i in range(300):
         talks.send(bytes(64))

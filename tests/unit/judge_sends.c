@@ -16,9 +16,8 @@
 
 #define ASK_SENDS 16 /* until a connection that has not moved asks again */
 #define MOVES_MAX 64
-#define REAL_NS                                                                \
-	(77777777ull *                                                         \
-	 NS_PER_MS) /* the time of day when the test's clock began */
+/* The time of day when the test's clock began. */
+#define REAL_NS (77777777 * NS_PER_MS)
 
 struct cost {
 	uint64_t ns, cpu_ns; /* of a send */

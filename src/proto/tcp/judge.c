@@ -59,14 +59,14 @@
 #define REST_NS (5 * NS_PER_S)
 #define REST_MAX_NS (640 * NS_PER_S)
 #define FAILED_MAX 16u /* that another process may tell of */
-/* A failed trial of a program that waits for one answer at a time is checked: until the
- * kernel is measured again, twice as long each time, and how many times.  Two programs that
- * wake each other in turns take several times as long on two idle processors as on one.  The
- * scheduler decides which, and the peer's own TCP may be on trial meanwhile.  So the kernel
- * may not be any more what it was when it was measured. */
+/* If the trial of a program that waits for one answer at a time fails, the kernel is measured
+ * again after this time, and after twice that for each further trial, RECHECKS_MAX times at
+ * most.  Two programs that wake each other in turns take several times as long on two idle
+ * processors as on one.  The scheduler decides which, and the peer's own TCP may be on trial
+ * meanwhile.  So the kernel may cost something else by then. */
 #define RECHECK_NS (100 * NS_PER_MS)
 #define RECHECKS_MAX 4u
-/* Not if the program sends nothing for so long: then it is another time. */
+/* If the program sends nothing for so long after that, its last trial is not checked. */
 #define CHECK_UNTIL_NS NS_PER_S
 /* By how much it has to differ from what it was. */
 #define OTHER_PERCENT 25
@@ -110,7 +110,7 @@ static struct cost tried,
 static unsigned n_rechecks;  /* of trials, in a row */
 static bool is_recheck;      /* the kernel is measured for that */
 static bool may_settle_then; /* for rest(), if the trial has failed indeed */
-static bool asks_past; /* whether another process has failed, before a trial */
+static bool asks_past;       /* before the trial: has another process failed? */
 static unsigned n_windows, n_good;
 static unsigned n_failed; /* trials in a row */
 static unsigned n_slow;   /* times STAY_WINDOWS, in a row: nothing gained */
@@ -123,7 +123,7 @@ static bool is_settled;              /* as long as the rest lasts */
 static bool is_long;                 /* the rest is, because it did not pay */
 static uint64_t seen_sends, seen_ns; /* the last look that found a new send */
 static uint64_t trial_ns, settled_ns, until_ns, ready_ns;
-static bool is_told; /* READY has been, to somebody */
+static bool is_told; /* JUDGE_SOON has been said */
 static uint64_t begun_ns,
     measured_ns;         /* when base was begun; how long it took */
 static uint64_t busy_ns; /* of windows over the kernel, up to PATIENCE_NS */
@@ -255,16 +255,27 @@ static void take_least(struct cost *to, const struct cost *c)
  * What other processes of this program have found out, and what it finds out itself.
  */
 
-static void note(bool pays)
+static void tell(const struct past *what)
 {
 	struct past *past = past_page();
 
-	store_rlx(&past->n_failed, n_failed);
-	store_rlx(&past->settles, (uint32_t)is_settled);
-	store_rlx(&past->rest_ns, rest_ns);
-	store_rlx(&past->until_ns, phase == REST ? until_ns : 0);
-	store_rlx(&past->pays, (uint32_t)pays);
+	store_rlx(&past->n_failed, what->n_failed);
+	store_rlx(&past->settles, what->settles);
+	store_rlx(&past->rest_ns, what->rest_ns);
+	store_rlx(&past->until_ns, what->until_ns);
+	store_rlx(&past->pays, what->pays);
 }
+
+static void note(bool pays)
+{
+	tell(&(struct past){ .n_failed = n_failed,
+			     .settles = is_settled,
+			     .rest_ns = rest_ns,
+			     .until_ns = phase == REST ? until_ns : 0,
+			     .pays = pays });
+}
+
+static uint64_t next_rest_ns(void) { return MIN(2 * rest_ns, REST_MAX_NS); }
 
 static void forget_checks(void)
 {
@@ -312,12 +323,13 @@ static void start(uint64_t now)
 static bool rest(uint64_t now, bool may_settle)
 {
 	n_failed++;
-	n_vain = n_rechecks = 0;
-	is_in_doubt = is_recheck = false;
+	n_vain = 0;
+	is_in_doubt = false;
+	forget_checks();
 	is_settled = may_settle && n_failed > 1;
 	is_long = true;
 	until_ns = common_time(now, rest_ns, rest_ns / 2);
-	rest_ns = MIN(2 * rest_ns, REST_MAX_NS);
+	rest_ns = next_rest_ns();
 	stay_ns = STAY_UNSURE_NS;
 	phase = REST;
 	note(false);
@@ -327,13 +339,9 @@ static bool rest(uint64_t now, bool may_settle)
 /* A failure that is to be checked, for other processes: they rest as if it were one. */
 static void note_unchecked(uint64_t now)
 {
-	struct past *past = past_page();
-
-	store_rlx(&past->n_failed, n_failed + 1);
-	store_rlx(&past->settles, 0u);
-	store_rlx(&past->rest_ns, MIN(2 * rest_ns, REST_MAX_NS));
-	store_rlx(&past->until_ns, now + rest_ns);
-	store_rlx(&past->pays, 0u);
+	tell(&(struct past){ .n_failed = n_failed + 1,
+			     .rest_ns = next_rest_ns(),
+			     .until_ns = now + rest_ns });
 }
 
 static enum judgement when_ready(uint64_t now)
@@ -637,8 +645,9 @@ void judge_after_fork(void)
 	lock_inherit(&lock);
 	past_after_fork();
 	phase = KERNEL;
-	is_settled = is_in_doubt = is_recheck = false;
-	n_failed = n_vain = n_rechecks = 0;
+	is_settled = is_in_doubt = false;
+	n_failed = n_vain = 0;
+	forget_checks();
 	busy_ns = 0;
 	rest_ns = REST_NS;
 	stay_ns = STAY_UNSURE_NS;
